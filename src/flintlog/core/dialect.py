@@ -1,0 +1,151 @@
+"""What a dialect offers to the command line and to Spark, and how a directory finds its dialect.
+
+A dialect plugs in by one line in `_MODULES`; nothing else in the package knows it by name. Its module is
+imported when a directory is looked at, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from flintlog.core.finding import Finding
+from flintlog.core.inventory import Inventory
+from flintlog.core.plan import Plan
+from flintlog.core.position import Position
+from flintlog.disk import Disk
+from flintlog.errors import NotALogError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+_MODULES = {
+    "taskflux": "flintlog.dialects.taskflux.dialect",
+}
+
+
+def no_progress(done: int, total: int) -> None:
+    """The progress of whoever does not watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryQuery:
+    """Which entries. Positions are inclusive; None means no bound. `operations` and `streams` name what to keep."""
+
+    first: Position | None = None
+    last: Position | None = None
+    operations: frozenset[str] | None = None
+    streams: frozenset[str] | None = None
+    payload: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A piece of a log that one task reads: a byte range of one file. Plain data, so that it travels."""
+
+    file: str
+    start: int
+    end: int
+    first: int  # the position of its first entry
+
+
+@dataclass(frozen=True, slots=True)
+class ByteField:
+    """One field of a file for `dump --hex`: where it stands, its bytes, its name and what it means."""
+
+    file: str
+    offset: int
+    data: bytes
+    name: str
+    meaning: str
+
+
+class Dialect(Protocol):
+    """One on-disk language, from bytes to the person. Reading methods never change a byte and never lock."""
+
+    name: str
+    title: str
+
+    def recognise(self, disk: Disk, path: str) -> bool:
+        """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
+
+    def inspect(self, disk: Disk, path: str) -> Inventory:
+        """What is here, without reading payloads where names and headers tell."""
+
+    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+        """Every check the dialect knows, over every byte."""
+
+    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+        """The pieces that hold the entries of `query`, in log order."""
+
+    def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+        """The entries of one piece in the schema of `core.entries`, in batches."""
+
+    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+        """The bytes of the entries of `query`, field by field."""
+
+    def state_schema(self) -> pa.Schema:
+        """The columns of `state`."""
+
+    def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+        """The live state in the order of the JSON contract, now or at a position."""
+
+    def plan_repair(self, disk: Disk, path: str) -> Plan:
+        """What would make the directory open again, and what that gives up."""
+
+    def plan_snapshot(self, disk: Disk, path: str) -> Plan:
+        """Write the state to a snapshot and drop what it makes superfluous."""
+
+    def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
+        """Write the directory anew in another edition, in an empty place, and prove the states equal first."""
+
+
+def dialect_names() -> list[str]:
+    """The dialects of this release."""
+    return list(_MODULES)
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of that name."""
+    if name not in _MODULES:
+        raise UsageError(f"{name!r} is not a dialect", advice=f"Known: {', '.join(_MODULES)}")
+    found: Dialect = importlib.import_module(_MODULES[name]).DIALECT
+    return found
+
+
+def detect(disk: Disk, path: str) -> Dialect:
+    """The dialect whose files lie in this directory."""
+    found = disk.stat(path)
+    if found is None:
+        raise NotALogError("there is no such directory", file=path, advice="Check the spelling of the path")
+    if not found.is_directory:
+        raise NotALogError("this is a file", file=path, advice="Name the log directory that holds it")
+    for name in _MODULES:
+        candidate = dialect(name)
+        if candidate.recognise(disk, path):
+            return candidate
+    raise NotALogError(
+        "no dialect recognises this directory",
+        file=path,
+        advice=f"Known dialects: {', '.join(_MODULES)}. Name the directory that one store owns",
+    )
+
+
+__all__ = [
+    "ByteField",
+    "Dialect",
+    "EntryQuery",
+    "Finding",
+    "Inventory",
+    "Plan",
+    "Progress",
+    "Split",
+    "detect",
+    "dialect",
+    "dialect_names",
+    "no_progress",
+]

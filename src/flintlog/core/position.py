@@ -1,0 +1,28 @@
+"""Where an entry stands in its log.
+
+A position is a tuple of integers that compares in log order: `(lsn,)` for taskflux, `(index,)` for zmqraft,
+`(term, index)` for mpy6a, `(epoch, major, minor)` for limestone. In JSON a single number stands for itself.
+"""
+
+from __future__ import annotations
+
+from flintlog.errors import UsageError
+
+Position = tuple[int, ...]
+
+
+def position_json(position: Position | None) -> int | list[int] | None:
+    """A position as the JSON contract has it."""
+    if position is None:
+        return None
+    return position[0] if len(position) == 1 else list(position)
+
+
+def parse_position(text: str) -> Position:
+    """A position as a person types it: `17`, or `3,17` where it has several parts."""
+    try:
+        return tuple(int(part) for part in text.replace("-", ",").split(","))
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a position", advice="Give a number, or numbers separated by commas"
+        ) from None

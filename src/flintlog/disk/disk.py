@@ -1,0 +1,216 @@
+"""The only door to the file system, with the discipline that makes writes durable.
+
+A file's bytes are durable after `File.sync`. A name (created, renamed, removed) is durable after
+`sync_directory` of its parent, and a new directory's own name needs the same one floor up.
+`publish` and `make_directory` do all of it; whoever uses the single calls decides for himself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+
+from flintlog.disk.kernel import Kernel, LocalKernel, Stat
+from flintlog.errors import DiskError
+
+Buffer = bytes | bytearray | memoryview
+Mode = Literal["read", "write", "create"]
+T = TypeVar("T")
+
+_FLAGS: dict[Mode, int] = {
+    "read": os.O_RDONLY,
+    "write": os.O_RDWR,
+    "create": os.O_RDWR | os.O_CREAT,
+}
+# A mapped file that another process cuts kills the reader (SIGBUS), so what may still be cut is copied
+# while it is of a size that can be copied.
+COPY_BYTES_MAX = 64 << 20
+_WRITE_BYTES_MAX = 1 << 30
+
+
+class File:
+    """An open file. Reads and writes name their offset; there is no cursor to share."""
+
+    def __init__(self, kernel: Kernel, path: str, handle: int) -> None:
+        self._kernel = kernel
+        self._handle = handle
+        self.path = path
+
+    def size(self) -> int:
+        return self.stat().size
+
+    def stat(self) -> Stat:
+        return self._call("stat", self._kernel.stat_handle, self._handle)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """The bytes at `offset`; fewer than `size` only where the file ends."""
+        first = self._call("read", self._kernel.pread, self._handle, size, offset)
+        if len(first) == size or not first:
+            return first
+        parts = [first]
+        done = len(first)
+        while done < size:
+            part = self._call("read", self._kernel.pread, self._handle, size - done, offset + done)
+            if not part:
+                break
+            parts.append(part)
+            done += len(part)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of `data`, however many calls it takes, or raise."""
+        view = memoryview(data)
+        while view:
+            done = self._call("write", self._kernel.pwrite, self._handle, view[:_WRITE_BYTES_MAX], offset)
+            view = view[done:]
+            offset += done
+
+    def truncate(self, size: int) -> None:
+        self._call("truncate", self._kernel.truncate, self._handle, size)
+
+    def sync(self) -> None:
+        """Return when the bytes and the size are on the device."""
+        self._call("fsync", self._kernel.sync, self._handle)
+
+    def view(self, *, copy: bool = False) -> memoryview:
+        """The whole file as one read-only buffer: mapped, or copied when it may be cut while it is read."""
+        size = self.size()
+        if copy and size <= COPY_BYTES_MAX:
+            return memoryview(self.pread(size, 0))
+        return self._call("map", self._kernel.map, self._handle, size)
+
+    def lock(self) -> bool:
+        """Take the advisory lock of this file for as long as it is open; False when another has it."""
+        return self._call("lock", self._kernel.lock, self._handle)
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            self._call("close", self._kernel.close, handle)
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _call(self, name: str, call: Callable[..., T], *arguments: object) -> T:
+        return _retried(name, self.path, call, *arguments)
+
+
+class Disk:
+    """Files and names of one machine, through one `Kernel`."""
+
+    def __init__(self, kernel: Kernel | None = None) -> None:
+        self.kernel: Kernel = kernel or LocalKernel()
+
+    @staticmethod
+    def resolve(path: str | os.PathLike[str]) -> str:
+        """The absolute path, so that a later change of the working directory moves nothing."""
+        return os.path.abspath(os.fspath(path))
+
+    def open(self, path: str, mode: Mode = "read") -> File:
+        """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`)."""
+        return File(self.kernel, path, _retried("open", path, self.kernel.open, path, _FLAGS[mode]))
+
+    def read(self, path: str, size_max: int) -> bytes:
+        """The first `size_max` bytes of a file."""
+        with self.open(path) as file:
+            return file.pread(min(size_max, file.size()), 0)
+
+    def stat(self, path: str) -> Stat | None:
+        """What stands under this name, or None."""
+        try:
+            return _retried("stat", path, self.kernel.stat, path)
+        except DiskError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return None
+            raise
+
+    def is_directory(self, path: str) -> bool:
+        found = self.stat(path)
+        return found is not None and found.is_directory
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted; empty when there is no such directory."""
+        try:
+            return sorted(_retried("list", path, self.kernel.list, path))
+        except DiskError as error:
+            if error.errno == errno.ENOENT:
+                return []
+            raise
+
+    def rename(self, source: str, target: str) -> None:
+        _retried("rename", target, self.kernel.rename, source, target)
+
+    def unlink(self, path: str) -> None:
+        _retried("unlink", path, self.kernel.unlink, path)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in this directory are on the device."""
+        _retried("fsync of directory", path, self.kernel.sync_directory, path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its ancestors, durable on return.
+
+        Also syncs the parents of ancestors that are already there: a process that died between making one
+        and syncing it leaves a name that looks durable and is not.
+        """
+        ancestors = [path]
+        while (parent := posixpath.dirname(ancestors[-1])) not in (ancestors[-1], ""):
+            ancestors.append(parent)
+        for directory in reversed(ancestors):
+            if not self.is_directory(directory):
+                self._make_one(directory)
+        for directory in reversed(ancestors[1:]):
+            with _permission_ignored():
+                self.sync_directory(directory)
+
+    def _make_one(self, path: str) -> None:
+        try:
+            _retried("mkdir", path, self.kernel.mkdir, path)
+        except DiskError as error:
+            if error.errno != errno.EEXIST:  # another process made it first
+                raise
+
+    def publish(self, target: str, chunks: Iterable[Buffer], *, scratch: str) -> None:
+        """Put a whole file under `target`, or leave what was there: written to `scratch`, synced, renamed, synced."""
+        with self.open(scratch, "create") as file:
+            write_all(file, chunks)
+            file.sync()
+        self.rename(scratch, target)
+        self.sync_directory(posixpath.dirname(target))
+
+
+def write_all(file: File, chunks: Iterable[Buffer]) -> int:
+    """Make `chunks` the whole content of `file`; returns the number of bytes."""
+    file.truncate(0)
+    offset = 0
+    for chunk in chunks:
+        file.pwrite(chunk, offset)
+        offset += len(chunk)
+    return offset
+
+
+def _retried(name: str, path: str, call: Callable[..., T], *arguments: object) -> T:
+    while True:
+        try:
+            return call(*arguments)
+        except InterruptedError:
+            continue
+        except OSError as error:
+            raise DiskError(name, path, error) from error
+
+
+@contextmanager
+def _permission_ignored() -> Iterator[None]:
+    # An ancestor we may not open is one we did not make.
+    try:
+        yield
+    except DiskError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM):
+            raise

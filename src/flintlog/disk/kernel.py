@@ -1,0 +1,112 @@
+"""The calls that reach the operating system, one line each, and nothing else.
+
+`Kernel` is the seam of the fault kit: `flintlog.testing` puts an in-memory kernel here that records every
+call, makes crash images from the record and fails call N. What discipline needs (whole writes, retries,
+fsync of new names, errors with a place) is one floor up, in `Disk`, so that the kit tests it too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What a name stands for. `identity` tells two files apart even when one was renamed over the other."""
+
+    is_directory: bool
+    size: int
+    identity: tuple[int, int]
+
+
+class Kernel(Protocol):
+    """Raw calls. Each may raise OSError; `pwrite` may write less than it was given."""
+
+    def open(self, path: str, flags: int) -> int: ...
+    def close(self, handle: int) -> None: ...
+    def pread(self, handle: int, size: int, offset: int) -> bytes: ...
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int: ...
+    def truncate(self, handle: int, size: int) -> None: ...
+    def sync(self, handle: int) -> None: ...
+    def map(self, handle: int, size: int) -> memoryview: ...
+    def lock(self, handle: int) -> bool: ...
+    def stat_handle(self, handle: int) -> Stat: ...
+    def stat(self, path: str) -> Stat: ...
+    def list(self, path: str) -> list[str]: ...
+    def mkdir(self, path: str) -> None: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+
+
+class LocalKernel:
+    """The operating system this process runs on."""
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        return os.pread(handle, size, offset)
+
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
+        return os.pwrite(handle, data, offset)
+
+    def truncate(self, handle: int, size: int) -> None:
+        os.ftruncate(handle, size)
+
+    def sync(self, handle: int) -> None:
+        if sys.platform == "darwin":
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's cache
+        else:
+            os.fdatasync(handle)  # includes the size; leaves out only times
+
+    def map(self, handle: int, size: int) -> memoryview:
+        return memoryview(mmap.mmap(handle, size, prot=mmap.PROT_READ)) if size else memoryview(b"")
+
+    def lock(self, handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def stat_handle(self, handle: int) -> Stat:
+        return _stat(os.fstat(handle))
+
+    def stat(self, path: str) -> Stat:
+        return _stat(os.stat(path))
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _stat(result: os.stat_result) -> Stat:
+    return Stat(stat.S_ISDIR(result.st_mode), result.st_size, (result.st_dev, result.st_ino))

@@ -1,0 +1,156 @@
+"""One error tree.
+
+Every error that leaves Flintlog is a `FlintlogError`. It carries a stable `code` (a word an operator can
+search for and a program can compare), the place (file and byte offset where there is one), and advice: what
+to do next. The command line turns the class into an exit status.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+
+EXIT_OK = 0
+EXIT_REPAIRABLE = 1
+EXIT_USAGE = 2
+EXIT_REFUSED = 3
+EXIT_UNKNOWN = 4
+
+
+class FlintlogError(Exception):
+    """What happened, where, and what to do next."""
+
+    code = "error"
+    exit_status = EXIT_REFUSED
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        offset: int | None = None,
+        advice: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.offset = offset
+        self.advice = advice
+
+    @property
+    def place(self) -> str | None:
+        """The file and byte offset as an operator reads them, or None."""
+        if self.file is None:
+            return None
+        return self.file if self.offset is None else f"{self.file}, byte {self.offset}"
+
+    def __str__(self) -> str:
+        place = self.place
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text}. {self.advice}" if self.advice else text
+
+
+class UsageError(FlintlogError, ValueError):
+    """An argument that can never be right."""
+
+    code = "usage"
+    exit_status = EXIT_USAGE
+
+
+class SettingsError(UsageError):
+    """A settings file that cannot be read or holds a value of the wrong type."""
+
+    code = "settings"
+
+
+class NotALogError(FlintlogError):
+    """The directory holds nothing that a dialect recognises."""
+
+    code = "not-a-log"
+    exit_status = EXIT_UNKNOWN
+
+
+class UnsupportedError(FlintlogError):
+    """A log of ours, in a version or with a value that this release does not know."""
+
+    code = "unsupported"
+    exit_status = EXIT_UNKNOWN
+
+
+class DamageError(FlintlogError):
+    """Bytes that cannot be what was written. Nothing was changed."""
+
+    code = "damage"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        file: str | None = None,
+        offset: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+        advice: str | None = None,
+    ) -> None:
+        detail = message
+        if expected is not None or found is not None:
+            detail = f"{message} (expected {expected}, found {found})"
+        super().__init__(detail, file=file, offset=offset, advice=advice)
+        self.code = code
+        self.expected = expected
+        self.found = found
+
+
+class RefusedError(FlintlogError):
+    """An operation that would break a promise, so it was not begun."""
+
+    code = "refused"
+
+
+class LockedError(RefusedError):
+    """Another process writes to this directory."""
+
+    code = "locked"
+
+
+class ClosedError(RefusedError):
+    """The store was closed."""
+
+    code = "closed"
+
+
+class StoppedError(RefusedError):
+    """A write failed earlier; the store refuses further work until it is opened again."""
+
+    code = "stopped"
+
+
+class DiskError(FlintlogError, OSError):
+    """The system refused a call on a file."""
+
+    code = "disk"
+
+    def __init__(self, call: str, path: str, cause: OSError) -> None:
+        number = cause.errno or 0
+        FlintlogError.__init__(
+            self,
+            f"{call} failed: {cause.strerror or cause}",
+            file=path,
+            advice=_DISK_ADVICE.get(number),
+        )
+        self.errno = number
+        self.call = call
+        if number in (_errno.ENOSPC, _errno.EDQUOT):
+            self.code = "disk-full"
+
+
+_DISK_ADVICE = {
+    _errno.ENOSPC: "Free space on this file system, then open the directory again; nothing acknowledged is lost",
+    _errno.EDQUOT: "Raise the quota or free space, then open the directory again; nothing acknowledged is lost",
+    _errno.EIO: "Check the device (dmesg, smartctl) before opening the directory again",
+    _errno.EACCES: "Check the owner and the permissions of this path",
+    _errno.EPERM: "Check the owner and the permissions of this path",
+    _errno.EROFS: "The file system is mounted read-only; read verbs still work",
+    _errno.ENOENT: "Check the spelling of the path",
+    _errno.ENOTDIR: "A log directory was expected here",
+}
