@@ -1,0 +1,63 @@
+# Everything a fresh machine needs, from the environment to the numbers. `make` alone lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help env java demo test lint format bench docs clean
+
+help: ## list the targets
+	@echo "Flintlog: make TARGET"
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+	    printf '  %-8s %s\n' "$$name" "$$text"; done
+
+env: $(STAMP) java ## create the environment in .venv and make sure of Java
+	@echo "environment: $(VENV)"
+
+$(STAMP): pyproject.toml
+	@python=$$(scripts/python) || exit 1; \
+	echo "environment: creating $(VENV) with $$python"; \
+	"$$python" -m venv $(VENV)
+	@echo "environment: installing flintlog with extras spark and dev (some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,dev]'
+	@$(BIN)/python scripts/installed
+	@touch $@
+
+java:
+	@scripts/java
+
+demo: env ## write sample logs to .demo and walk through them
+	@echo "demo logs: .demo"
+	@$(BIN)/python -m flintlog.cli.main demo
+
+test: env ## run all tests in two processes
+	@echo "tests: tests/, two processes, the ten slowest are listed at the end"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 10
+
+lint: $(STAMP) ## check style, format and types
+	@echo "lint: ruff check"
+	@$(BIN)/ruff check .
+	@echo "lint: ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "lint: mypy --strict on src/flintlog"
+	@$(BIN)/mypy
+
+format: $(STAMP) ## sort imports and format every file
+	@echo "format: ruff, in place"
+	@$(BIN)/ruff check --fix --select I .
+	@$(BIN)/ruff format .
+
+bench: env ## measure against peers in the same run
+	@echo "benchmarks: benchmarks/, working files in .bench"
+	@$(BIN)/python -m benchmarks
+
+docs: $(STAMP) ## write docs/cli.md from the parsers
+	@$(BIN)/python -m flintlog.cli.reference > docs/cli.md
+	@echo "docs: docs/cli.md"
+
+clean: ## remove caches, demo and benchmark files; the environment stays
+	@rm -rf .demo .bench build dist spark-warehouse metastore_db derby.log
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "clean: caches, .demo and .bench are gone; environment kept: $(VENV)"
