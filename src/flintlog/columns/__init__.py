@@ -1,1 +1,1 @@
-"""."""
+"""Bytes to columns and back: compiled scanning, gathering without Python per record, checksums in bulk."""

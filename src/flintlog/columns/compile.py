@@ -1,0 +1,121 @@
+"""Kernels: plain functions over buffers that Numba compiles when there is enough to do.
+
+A small input runs the same function uncompiled, so that looking at a small directory never waits for a
+compiler. Large inputs use the compiled form, which releases the interpreter lock and is cached on disk.
+
+A kernel may call *helpers*. A helper has the same body in both worlds, or, where Python has a faster or a
+wider way (`int.from_bytes`, unbounded integers), a second body for the compiler.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from flintlog.columns import checksum
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Importing the compiler and loading a cached kernel costs about as much as this many bytes cost uncompiled.
+COMPILE_BYTES_MIN = 1 << 20
+COMPILED_BYTES_MIN = 1 << 13
+
+_helpers: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+_lock = threading.Lock()
+
+
+def helper(compiled: Callable[..., Any] | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function callable from kernels; `compiled` is the body for the compiler where it differs."""
+
+    def register(function: Callable[P, R]) -> Callable[P, R]:
+        _helpers.append((function, compiled or function))
+        return function
+
+    return register
+
+
+class Kernel(Generic[P, R]):
+    """A function with two lives. Call `run` with the number of bytes at stake, then the arguments."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self.python = function
+        self._compiled: Callable[..., R] | None = None
+        self.__doc__ = function.__doc__
+
+    def run(self, size: int, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run compiled when `size` bytes are worth it; buffers become what the chosen form needs."""
+        least = COMPILED_BYTES_MIN if self._compiled else COMPILE_BYTES_MIN
+        if size < least:
+            return self.python(*args, **kwargs)
+        return self.compiled()(*(_as_array(argument) for argument in args), **kwargs)
+
+    def compiled(self) -> Callable[..., R]:
+        """The compiled form; built or loaded from the cache at the first call."""
+        with _lock:
+            if self._compiled is None:
+                import numba
+
+                _register_helpers()
+                self._compiled = numba.njit(cache=True, nogil=True)(self.python)
+        return self._compiled
+
+
+def kernel(function: Callable[P, R]) -> Kernel[P, R]:
+    """Declare a kernel."""
+    return Kernel(function)
+
+
+def _as_array(argument: object) -> object:
+    if isinstance(argument, bytes | memoryview):
+        return np.frombuffer(memoryview(argument).toreadonly(), dtype=np.uint8)
+    return argument
+
+
+def _register_helpers() -> None:
+    from numba.extending import overload
+
+    checksum.register_numba()
+    while _helpers:
+        python, compiled = _helpers.pop()
+        overload(python, inline="always" if python is not compiled else "never")(_returning(compiled))
+
+
+def _returning(body: Callable[..., Any]) -> Callable[..., Any]:
+    # An overload is a function of the argument types that returns the body; its parameter names must match.
+    import inspect
+
+    names = ", ".join(inspect.signature(body).parameters)
+    scope: dict[str, Any] = {"body": body}
+    exec(f"def overloaded({names}): return body", scope)
+    result: Callable[..., Any] = scope["overloaded"]
+    return result
+
+
+def _be32(buffer: Any, at: int) -> int:
+    value = np.int64(0)
+    for index in range(4):
+        value = (value << 8) | np.int64(buffer[at + index])
+    return value
+
+
+def _be64(buffer: Any, at: int) -> int:
+    value = np.int64(0)
+    for index in range(8):
+        value = (value << 8) | np.int64(buffer[at + index])
+    return value
+
+
+@helper(compiled=_be32)
+def be32(buffer: Any, at: int) -> int:
+    """An unsigned 32-bit big-endian integer."""
+    return int.from_bytes(buffer[at : at + 4], "big")
+
+
+@helper(compiled=_be64)
+def be64(buffer: Any, at: int) -> int:
+    """A signed 64-bit big-endian integer."""
+    return int.from_bytes(buffer[at : at + 8], "big", signed=True)

@@ -1,0 +1,536 @@
+"""Entries to state, once: the live store, the snapshot writer, the command line and Spark all come through here.
+
+Ids are not in the log: the n-th A of a queue gets the queue's last id plus n. A queue that is deleted and made
+again is another *life* of its name and counts from 1 again. Payloads are never touched; the result points to
+where they stand.
+
+What the original program wrote and cannot read back has one clear meaning each, and is noted, not refused:
+- A for a queue that was never created (it does not log creations): the queue is made, without limits;
+- R for an id that was given out and is gone (it logs one removal twice, and leaves records in flight out of
+  its snapshots): nothing is left to remove;
+- D for a queue that is not there: nothing is left to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.compile import be32, be64, kernel
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.layout import QueueSpec
+from flintlog.dialects.taskflux.scan import DELTA_PROBLEMS, Records
+from flintlog.errors import DamageError
+
+Ints = NDArray[np.int64]
+
+_C, _D, _A, _R = b"CDAR"
+_DEFAULT = 0  # the code of the default queue's name
+_NO_LIFE = -1
+_NEVER = -2
+_RECORD_SIZE_MIN = 20  # of a record in a snapshot
+
+# What the first pass says of an entry.
+_GOOD = 0
+_BAD_DELTA = 1
+_CREATE_TWICE = 2
+_DELETE_DEFAULT = 3
+_QUEUE_GONE = 4
+_NEVER_ADDED = 5
+_NOTE_MADE = 6
+_NOTE_NO_QUEUE = 7
+_NOTE_GONE = 8
+_ERRORS = {
+    _CREATE_TWICE: ("delta-duplicate-create", "creates a queue that is there already"),
+    _DELETE_DEFAULT: ("delta-delete-default", "deletes the default queue, which is always there"),
+    _QUEUE_GONE: ("delta-missing-queue", "works on a queue that is not there"),
+    _NEVER_ADDED: ("delta-never-added", "removes an id that was never given out"),
+}
+_NOTES = {
+    _NOTE_MADE: ("create-not-logged", "adds to a queue whose creation is not in the log; made without limits"),
+    _NOTE_NO_QUEUE: ("delete-missing-queue", "deletes a queue that is not there; ignored"),
+    _NOTE_GONE: ("remove-repeated", "removes a record that is gone already; ignored"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that payloads stand in, with the records read from it; `first` is the LSN of the first one."""
+
+    name: str
+    buffer: memoryview
+    records: Records
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """Records of a queue in dequeue order; `source` counts into the sources of the state, -1 is the snapshot."""
+
+    id: Ints
+    key: Ints
+    source: NDArray[np.int32]
+    payload: Ints
+    payload_length: Ints
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __getitem__(self, which: Any) -> Pointers:
+        return Pointers(
+            self.id[which], self.key[which], self.source[which], self.payload[which], self.payload_length[which]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """One queue with its live records."""
+
+    spec: QueueSpec
+    last_id: int
+    records: Pointers
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something odd that has one clear meaning: which entry, and what was made of it."""
+
+    lsn: int
+    code: str
+    message: str
+    file: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The queues, by name, after the entry `index`; payloads stand in `snapshot` and `sources`."""
+
+    index: int
+    term: int
+    queues: tuple[QueueState, ...]
+    snapshot: memoryview
+    sources: tuple[Source, ...]
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def record_count(self) -> int:
+        return sum(len(queue.records) for queue in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What replay begins with: the queues of a snapshot, or only the default queue."""
+
+    index: int = lay.LSN_NONE
+    term: int = lay.TERM_FIRST
+    queues: tuple[QueueState, ...] = field(
+        default_factory=lambda: (QueueState(QueueSpec(lay.DEFAULT_QUEUE), 0, _no_pointers()),)
+    )
+    buffer: memoryview = memoryview(b"")
+
+
+def _no_pointers() -> Pointers:
+    empty = np.empty(0, np.int64)
+    return Pointers(empty, empty, np.empty(0, np.int32), empty, empty)
+
+
+@kernel
+def _snapshot_records(buffer: Any, at: int, size: int, id_: Any, key: Any, payload: Any, length: Any) -> int:
+    """Read len(id_) records; the offset behind them, or -1 when the state ends inside one."""
+    for index in range(len(id_)):
+        if size - at < 20:
+            return -1
+        id_[index] = be64(buffer, at)
+        key[index] = be64(buffer, at + 8)
+        count = be32(buffer, at + 16)
+        at += 20
+        if count > size - at:
+            return -1
+        payload[index] = at
+        length[index] = count
+        at += count
+    return at
+
+
+def read_base(buffer: memoryview, start: int, end: int, index: int, term: int) -> Base:
+    """The queues in a snapshot file, whose state stands between `start` and `end`; offsets count from the file."""
+    if end - start < 4:
+        raise DamageError("the snapshot holds no state", code="snapshot-short", offset=start)
+    count = int.from_bytes(buffer[start : start + 4], "big", signed=True)
+    at = start + 4
+    queues: dict[str, QueueState] = {}
+    body = buffer[:end]
+    for _ in range(count):  # a wrong count ends in an error at the end of the state
+        spec, last_id, record_count, at = lay.decode_queue_header(body, at)
+        if spec.name in queues:
+            raise DamageError(f"the snapshot holds queue {spec.name!r} twice", code="snapshot-queue-twice")
+        records, at = _read_pointers(body, at, record_count)
+        last_id = max(last_id, int(records.id.max(initial=0)))
+        order = np.argsort(records.key, kind="stable")  # the file's order is the order among equal keys
+        queues[spec.name] = QueueState(spec, last_id, records[order])
+    if lay.DEFAULT_QUEUE not in queues:
+        raise DamageError("the snapshot has no default queue", code="snapshot-no-default")
+    return Base(index, term, tuple(queues.values()), buffer)
+
+
+def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int]:
+    if count > (len(body) - at) // _RECORD_SIZE_MIN:
+        raise DamageError(f"the snapshot ends before {count} records", code="snapshot-short", offset=at)
+    ids, keys, payloads, lengths = (np.empty(count, np.int64) for _ in range(4))
+    begin = at
+    at = _snapshot_records.run(len(body) - begin, body, begin, len(body), ids, keys, payloads, lengths)
+    if at < 0:
+        raise DamageError("the snapshot ends inside a record", code="snapshot-short", offset=begin)
+    if count and (ids.min() < 0 or len(np.unique(ids)) < count):
+        raise DamageError("the snapshot holds a record id twice, or one out of bounds", code="snapshot-id", offset=begin)
+    return Pointers(ids, keys, np.full(count, -1, np.int32), payloads, lengths), at
+
+
+@kernel
+def _name_codes(buffer: Any, start: Any, length: Any, code: Any, table: Any, shown: Any) -> int:
+    """Number the distinct names; `shown` says where each stands first. -1 when the table is too small."""
+    mask = len(table) - 1
+    distinct = 0
+    for index in range(len(start)):
+        begin = start[index]
+        size = int(length[index])
+        value = size
+        for at in range(begin, begin + size):
+            value = (value * 31 + int(buffer[at])) & 0x3FFFFFFFFFFFFF
+        slot = (value ^ (value >> 17)) & mask
+        while True:
+            other = table[slot]
+            if other < 0:
+                if 2 * distinct >= len(table):
+                    return -1
+                table[slot] = distinct
+                shown[distinct] = index
+                code[index] = distinct
+                distinct += 1
+                break
+            first = shown[other]
+            same = int(length[first]) == size
+            if same:
+                there = start[first]
+                for at in range(size):
+                    if buffer[there + at] != buffer[begin + at]:
+                        same = False
+                        break
+            if same:
+                code[index] = other
+                break
+            slot = (slot + 1) & mask
+    return distinct
+
+
+def _names_of(source: Source, header_size: int) -> tuple[NDArray[np.int32], list[str]]:
+    """A code for each record's queue name, and the names."""
+    records = source.records
+    start = records.offset + header_size + 2
+    length = np.where(records.operation > 0, records.name_length, 0).astype(np.int64)
+    code = np.zeros(len(records), np.int32)
+    slots = 1 << 10
+    while True:
+        table = np.full(slots, -1, np.int32)
+        shown = np.empty(slots // 2 + 1, np.int64)
+        distinct = _name_codes.run(16 * len(records), source.buffer, start, length, code, table, shown)
+        if distinct >= 0:
+            break
+        slots *= 16
+    names = [
+        bytes(source.buffer[start[at] : start[at] + length[at]]).decode("ascii") for at in shown[:distinct].tolist()
+    ]
+    return code, names
+
+
+@kernel
+def _first_pass(
+    operation: Any, queue: Any, number: Any, good: Any, life_of: Any, last_id: Any, born: Any, life: Any, id_: Any, say: Any
+) -> tuple[int, int]:
+    """Give every entry its life and its id. Stops at the first error; returns (entries done, lives)."""
+    lives = 0
+    for name in range(len(life_of)):
+        if life_of[name] >= lives:
+            lives = life_of[name] + 1
+    for index in range(len(operation)):
+        kind = operation[index]
+        name = queue[index]
+        now = life_of[name]
+        life[index] = -1
+        if not good[index]:
+            say[index] = _BAD_DELTA
+            return index, lives
+        if kind == _C:
+            if now >= 0:
+                say[index] = _CREATE_TWICE
+                return index, lives
+            born[lives] = index
+            life_of[name] = lives
+            last_id[lives] = 0
+            lives += 1
+        elif kind == _D:
+            if name == _DEFAULT:
+                say[index] = _DELETE_DEFAULT
+                return index, lives
+            if now < 0:
+                say[index] = _NOTE_NO_QUEUE
+            life_of[name] = _NO_LIFE
+        elif kind == _A:
+            if now == _NO_LIFE:
+                say[index] = _QUEUE_GONE
+                return index, lives
+            if now == _NEVER:
+                say[index] = _NOTE_MADE
+                now = lives
+                born[lives] = -1
+                life_of[name] = now
+                last_id[now] = 0
+                lives += 1
+            last_id[now] += 1
+            life[index] = now
+            id_[index] = last_id[now]
+        else:
+            if now < 0:
+                say[index] = _QUEUE_GONE
+                return index, lives
+            if number[index] < 1 or number[index] > last_id[now]:
+                say[index] = _NEVER_ADDED
+                return index, lives
+            life[index] = now
+            id_[index] = number[index]
+    return len(operation), lives
+
+
+@kernel
+def _second_pass(
+    operation: Any, life: Any, id_: Any, base_last: Any, base_start: Any, base_id: Any, base_live: Any, live: Any, say: Any
+) -> None:
+    """Strike out what was removed: `live` for added entries, `base_live` for records of the snapshot.
+
+    `base_id` holds the ids of each life's snapshot records in ascending order, from base_start[life] on.
+    """
+    lives = len(base_last)
+    begin = np.zeros(lives + 1, np.int64)
+    for index in range(len(operation)):
+        if operation[index] == _A:
+            begin[life[index] + 1] += 1
+    for at in range(lives):
+        begin[at + 1] += begin[at]
+    added = np.empty(begin[lives], np.int64)
+    for index in range(len(operation)):
+        now = life[index]
+        if operation[index] == _A:
+            # The ids a life gives out are consecutive, so an id is an index.
+            added[begin[now] + id_[index] - base_last[now] - 1] = index
+            live[index] = 1
+        elif operation[index] == _R:
+            gone = id_[index]
+            if gone > base_last[now]:
+                at = added[begin[now] + gone - base_last[now] - 1]
+                if live[at]:
+                    live[at] = 0
+                else:
+                    say[index] = _NOTE_GONE
+            else:
+                low = base_start[now]
+                high = base_start[now + 1]
+                while low < high:
+                    middle = (low + high) // 2
+                    if base_id[middle] < gone:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low < base_start[now + 1] and base_id[low] == gone and base_live[low]:
+                    base_live[low] = 0
+                else:
+                    say[index] = _NOTE_GONE
+
+
+class _Table:
+    """The entries of all sources as one table, with names numbered over all of them."""
+
+    def __init__(self, base: Base, sources: Sequence[Source], header_size: int) -> None:
+        self.names: dict[str, int] = {lay.DEFAULT_QUEUE: _DEFAULT}
+        for queue in base.queues:
+            self.names.setdefault(queue.spec.name, len(self.names))
+        codes = []
+        for source in sources:
+            code, found = _names_of(source, header_size)
+            wide = np.array([self.names.setdefault(name, len(self.names)) for name in found], np.int32)
+            codes.append(wide[code] if found else code)
+        self.sources = sources
+        self.queue = _joined(codes, np.int32)
+        self.operation = _joined([source.records.operation for source in sources], np.uint8)
+        self.number = _joined([source.records.number for source in sources], np.int64)
+        self.problem = _joined([source.records.problem for source in sources], np.uint8)
+        self.bounds = np.cumsum([0, *(len(source.records) for source in sources)])
+
+    def place(self, index: int) -> tuple[Source, int]:
+        """The source of an entry, and its place in it."""
+        at = int(np.searchsorted(self.bounds, index, side="right")) - 1
+        return self.sources[at], index - int(self.bounds[at])
+
+    def error(self, index: int, code: str, message: str) -> DamageError:
+        source, at = self.place(index)
+        return DamageError(
+            f"LSN {source.first + at} {message}", code=code, file=source.name, offset=int(source.records.offset[at])
+        )
+
+    def note(self, index: int, code: str, message: str) -> Note:
+        source, at = self.place(index)
+        lsn = source.first + at
+        return Note(lsn, code, f"LSN {lsn} {message}", source.name, int(source.records.offset[at]))
+
+
+def _joined(parts: list[Any], dtype: Any) -> Any:
+    return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
+    """The state after the last entry of `sources`, which follow the base without a gap."""
+    table = _Table(base, sources, layout.record_header_size)
+    count = len(table.operation)
+    creates = int(np.count_nonzero(table.operation == _C))
+    lives_max = len(base.queues) + creates + len(table.names)
+    life_of = np.full(len(table.names), _NEVER, np.int32)
+    base_last = np.zeros(lives_max, np.int64)
+    born = np.full(lives_max, -1, np.int64)
+    for life, queue in enumerate(base.queues):
+        life_of[table.names[queue.spec.name]] = life
+        base_last[life] = queue.last_id
+    last_id = base_last.copy()
+    life_by_entry = np.empty(count, np.int32)
+    id_ = np.zeros(count, np.int64)
+    say = np.zeros(count, np.uint8)
+
+    size = 16 * count
+    done, lives = _first_pass.run(
+        size, table.operation, table.queue, table.number, table.problem == 0, life_of, last_id, born, life_by_entry, id_, say
+    )
+    if done < count:
+        raise _first_error(table, int(done), int(say[done]))
+
+    base_start, base_order, base_id = _base_index(base, lives)
+    base_live = np.ones(len(base_id), np.uint8)
+    live = np.zeros(count, np.uint8)
+    _second_pass.run(
+        size, table.operation, life_by_entry, id_, base_last[:lives], base_start, base_id, base_live, live, say
+    )
+    survivors = np.empty(len(base_live), bool)
+    survivors[base_order] = base_live.astype(bool)
+
+    specs = _specs(base, table, born, life_of, layout)
+    queues = _collect(base, table, survivors, live.astype(bool), life_by_entry, id_, last_id, specs)
+    notes = tuple(table.note(int(at), *_NOTES[int(say[at])]) for at in np.flatnonzero(say)[:NOTES_MAX])
+    index, term = (base.index, base.term) if not count else _last(table)
+    return State(index, term, queues, base.buffer, tuple(sources), notes)
+
+
+NOTES_MAX = 1000
+
+
+def _last(table: _Table) -> tuple[int, int]:
+    source, at = table.place(len(table.operation) - 1)
+    return source.first + at, int(source.records.term[at])
+
+
+def _first_error(table: _Table, index: int, what: int) -> DamageError:
+    if what == _BAD_DELTA:
+        return table.error(index, *DELTA_PROBLEMS[int(table.problem[index])])
+    return table.error(index, *_ERRORS[what])
+
+
+def _base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
+    """For each life where its snapshot records begin, and all of them by (life, id)."""
+    counts = np.zeros(lives, np.int64)
+    counts[: len(base.queues)] = [len(queue.records) for queue in base.queues]
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    order = np.concatenate(
+        [np.empty(0, np.int64), *(np.argsort(queue.records.id) + begin for queue, begin in zip(base.queues, start, strict=False))]
+    ).astype(np.int64)
+    ids = np.concatenate([np.empty(0, np.int64), *(queue.records.id for queue in base.queues)])
+    return start, order, ids[order]
+
+
+def _specs(base: Base, table: _Table, born: Ints, life_of: NDArray[np.int32], layout: lay.Layout) -> dict[int, QueueSpec]:
+    """The queues that are alive at the end, by life."""
+    specs: dict[int, QueueSpec] = {}
+    for name, code in table.names.items():
+        life = int(life_of[code])
+        if life < 0:
+            continue
+        if life < len(base.queues):
+            specs[life] = base.queues[life].spec
+        elif born[life] < 0:
+            specs[life] = QueueSpec(name)
+        else:
+            specs[life] = _created(table, int(born[life]), layout)
+    return specs
+
+
+def _created(table: _Table, index: int, layout: lay.Layout) -> QueueSpec:
+    source, at = table.place(index)
+    begin = int(source.records.offset[at]) + layout.record_header_size
+    try:
+        return lay.decode_create(bytes(source.buffer[begin : begin + int(source.records.length[at])]))
+    except DamageError as error:
+        raise table.error(index, error.code, f"creates no queue: {error.message}") from None
+
+
+def _collect(
+    base: Base,
+    table: _Table,
+    survivors: NDArray[np.bool_],
+    live: NDArray[np.bool_],
+    life_by_entry: NDArray[np.int32],
+    id_: Ints,
+    last_id: Ints,
+    specs: dict[int, QueueSpec],
+) -> tuple[QueueState, ...]:
+    """The live records of every queue in dequeue order, queues by name."""
+    added = np.flatnonzero(live)
+    added_life = life_by_entry[added]
+    by_life = np.argsort(added_life, kind="stable")
+    edges = np.searchsorted(added_life[by_life], np.arange(len(last_id) + 1))
+    starts = np.cumsum([0, *(len(queue.records) for queue in base.queues)])
+    queues = []
+    for life, spec in sorted(specs.items(), key=lambda item: item[1].name):
+        mine = added[by_life[edges[life] : edges[life + 1]]]
+        fresh = _pointers(table, mine, id_)
+        if life < len(base.queues):
+            kept = base.queues[life].records[survivors[starts[life] : starts[life + 1]]]
+            fresh = _merged(kept, fresh)
+        order = np.argsort(fresh.key, kind="stable")
+        queues.append(QueueState(spec, int(last_id[life]), fresh[order]))
+    return tuple(queues)
+
+
+def _pointers(table: _Table, entries: Ints, id_: Ints) -> Pointers:
+    source = (np.searchsorted(table.bounds, entries, side="right") - 1).astype(np.int32)
+    return Pointers(
+        id_[entries],
+        table.number[entries],
+        source,
+        _picked(table, entries, lambda records: records.payload),
+        _picked(table, entries, lambda records: records.payload_length),
+    )
+
+
+def _picked(table: _Table, entries: Ints, column: Callable[[Records], Ints]) -> Ints:
+    return _joined([column(source.records) for source in table.sources], np.int64)[entries]  # type: ignore[no-any-return]
+
+
+def _merged(kept: Pointers, fresh: Pointers) -> Pointers:
+    """The snapshot's records stand before those of the log among equal keys."""
+    return Pointers(
+        np.concatenate([kept.id, fresh.id]),
+        np.concatenate([kept.key, fresh.key]),
+        np.concatenate([kept.source, fresh.source]),
+        np.concatenate([kept.payload, fresh.payload]),
+        np.concatenate([kept.payload_length, fresh.payload_length]),
+    )

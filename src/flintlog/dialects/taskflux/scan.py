@@ -1,0 +1,401 @@
+"""A whole segment to columns: where each record stands, its fields, and where and why reading stopped.
+
+One pass, compiled for large input; nothing per record in Python. What stopped the scan is then judged once:
+an end, a torn tail, or damage.
+
+*The rule that tells a torn tail from damage.* A commit is one write followed by one fsync, and behind the end
+of the log our files hold nothing but zeros. So at the first byte that is not a good record of the newest
+segment the log is torn, and nothing acknowledged stood there, when
+
+1. nothing but zeros follows some byte of the bad record (the rest of the write never arrived), or
+2. the file ends inside the bad record, or its checksum fails, and no good record follows, or
+3. a whole sector of the bad record is zero (it never arrived) and every good record behind it lies within the
+   size of one commit (later sectors of the same write did arrive).
+
+Everything else is damage: a good record follows, the marker is neither a marker nor zeros, a term below 1, a
+negative length. In an older segment everything is damage, because it was synced before the next was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.checksum import crc32_mpeg2
+from flintlog.columns.compile import be32, be64, kernel
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.layout import Layout
+
+COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger record apart
+SECTOR_SIZE = 512
+_CHUNK = 1 << 18  # records per pass of the kernel
+_SEARCH_CHUNK = 1 << 20
+_SEARCH_CHECKSUM_BYTES_MAX = 256 << 20
+
+# Why the scan stopped.
+END = 0  # end marker
+EDGE = 1  # the file ends after a record
+MARKER = 2
+MARKER_CUT = 3
+HEADER_CUT = 4
+DATA_CUT = 5
+TERM = 6
+LENGTH = 7
+CHECKSUM = 8
+PADDING = 9
+_FULL = 10
+
+# What is wrong with a delta whose record is good.
+DELTA_GOOD = 0
+DELTA_EMPTY = 1
+DELTA_UNKNOWN = 2
+DELTA_NAME = 3
+DELTA_SHORT = 4
+DELTA_PROBLEMS = {
+    DELTA_EMPTY: ("delta-empty", "the record holds no delta"),
+    DELTA_UNKNOWN: ("delta-unknown-type", "the delta's type byte is not one of C, D, A, R"),
+    DELTA_NAME: ("delta-queue-name", "the queue name holds a byte outside 0x21..0x7E"),
+    DELTA_SHORT: ("delta-short", "the delta ends before its fields do"),
+}
+
+_MARKER = int.from_bytes(lay.RECORD_MARKER, "big")
+_C, _D, _A, _R = b"CDAR"
+_INT32_RANGE = 1 << 32
+_INT32_SIGN = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Columns of records in log order. Offsets count from the beginning of the file."""
+
+    offset: NDArray[np.int64]
+    term: NDArray[np.int64]
+    checksum: NDArray[np.uint32]
+    length: NDArray[np.int64]  # of the data, without padding
+    operation: NDArray[np.uint8]  # the delta's type byte; 0 when the delta is bad
+    problem: NDArray[np.uint8]
+    name_length: NDArray[np.uint8]  # the name begins 2 bytes into the data
+    number: NDArray[np.int64]  # key of A, id of R
+    payload: NDArray[np.int64]  # offset of A's payload
+    payload_length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, which: Any) -> Records:
+        return Records(*(getattr(self, name)[which] for name in _COLUMNS))
+
+
+_COLUMNS = tuple(Records.__dataclass_fields__)
+_TYPES = (np.int64, np.int64, np.uint32, np.int64, np.uint8, np.uint8, np.uint8, np.int64, np.int64, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where and why a scan stopped."""
+
+    offset: int
+    reason: int
+
+    @property
+    def good(self) -> bool:
+        return self.reason in (END, EDGE)
+
+
+@kernel
+def _scan(
+    buffer: Any,
+    start: int,
+    size: int,
+    term_size: int,
+    alignment: int,
+    offset: Any,
+    term: Any,
+    checksum: Any,
+    length: Any,
+    operation: Any,
+    problem: Any,
+    name_length: Any,
+    number: Any,
+    payload: Any,
+    payload_length: Any,
+) -> tuple[int, int, int]:
+    header = 12 + term_size
+    count = 0
+    at = start
+    while True:
+        if count == len(offset):
+            return count, at, _FULL
+        left = size - at
+        if left < 4:
+            return count, at, EDGE if left == 0 else MARKER_CUT
+        marker = be32(buffer, at)
+        if marker != _MARKER:
+            return count, at, END if marker == 0 else MARKER
+        if left < header:
+            return count, at, HEADER_CUT
+        if term_size == 8:
+            record_term = be64(buffer, at + 4)
+        else:
+            record_term = be32(buffer, at + 4)
+            if record_term >= _INT32_SIGN:
+                record_term -= _INT32_RANGE
+        if record_term < 1:
+            return count, at, TERM
+        size_data = be32(buffer, at + header - 4)
+        if size_data >= _INT32_SIGN:
+            return count, at, LENGTH
+        padding = (alignment - size_data % alignment) % alignment
+        if left - header < size_data + padding:
+            return count, at, DATA_CUT
+        data = at + header
+        end = data + size_data
+        stored = be32(buffer, at + header - 8)
+        if crc32_mpeg2(buffer, data, end) != stored:
+            return count, at, CHECKSUM
+        for index in range(end, end + padding):
+            if buffer[index] != 0:
+                return count, at, PADDING
+
+        offset[count] = at
+        term[count] = record_term
+        checksum[count] = stored
+        length[count] = size_data
+        kind = 0
+        wrong = DELTA_GOOD
+        name_size = 0
+        value = 0
+        begin = end
+        if size_data == 0:
+            wrong = DELTA_EMPTY
+        else:
+            kind = int(buffer[data])
+            if kind != _A and kind != _R and kind != _C and kind != _D:
+                wrong = DELTA_UNKNOWN
+            elif size_data < 2:
+                wrong = DELTA_SHORT
+            else:
+                name_size = int(buffer[data + 1])
+                begin = data + 2 + name_size
+                if begin > end:
+                    wrong = DELTA_SHORT
+                else:
+                    for index in range(data + 2, begin):
+                        if buffer[index] < 0x21 or buffer[index] > 0x7E:
+                            wrong = DELTA_NAME
+        if wrong == DELTA_GOOD and kind == _A:
+            if end - begin < 12:
+                wrong = DELTA_SHORT
+            else:
+                value = be64(buffer, begin)
+                size_payload = be32(buffer, begin + 8)
+                begin += 12
+                if size_payload > end - begin:
+                    wrong = DELTA_SHORT
+                else:
+                    end = begin + size_payload
+        elif wrong == DELTA_GOOD and kind == _R:
+            if end - begin < 8:
+                wrong = DELTA_SHORT
+            else:
+                value = be64(buffer, begin)
+        if wrong != DELTA_GOOD:
+            kind = 0
+        operation[count] = kind
+        problem[count] = wrong
+        name_length[count] = name_size
+        number[count] = value
+        payload[count] = begin
+        payload_length[count] = end - begin if kind == _A else 0
+        count += 1
+        at = data + size_data + padding
+
+
+def scan_batches(
+    buffer: memoryview, layout: Layout, start: int, batch: int = _CHUNK, end: int | None = None
+) -> Iterator[tuple[Records, Stop | None]]:
+    """The records from `start` on in batches; the last one comes with the stop."""
+    size = len(buffer) if end is None else end
+    while True:
+        # How many records can there be? The file's size bounds it, not a field in the file.
+        capacity = min(batch, max(size - start, 0) // layout.record_header_size + 1)
+        columns = [np.empty(capacity, dtype) for dtype in _TYPES]
+        count, at, reason = _scan.run(
+            size - start, buffer, start, size, layout.term_size, layout.alignment, *columns
+        )
+        records = Records(*(column[:count] for column in columns))
+        if reason != _FULL:
+            yield records, Stop(int(at), int(reason))
+            return
+        yield records, None
+        start = int(at)
+
+
+def scan_segment(buffer: memoryview, layout: Layout, start: int = lay.SEGMENT_HEADER_SIZE) -> tuple[Records, Stop]:
+    """All records from `start` on, and where they stop."""
+    parts: list[Records] = []
+    stop: Stop | None = None
+    for records, stop in scan_batches(buffer, layout, start):
+        parts.append(records)
+    assert stop is not None
+    return concatenate(parts), stop
+
+
+def concatenate(parts: list[Records]) -> Records:
+    """One table from several, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Records(
+        *(
+            np.concatenate([getattr(part, name) for part in parts] or [np.empty(0, dtype)])
+            for name, dtype in zip(_COLUMNS, _TYPES, strict=True)
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What stands where the scan stopped. `torn`: no acknowledged write can have stood here."""
+
+    torn: bool
+    code: str
+    message: str
+    expected: str
+    found: str
+    resumes: int | None = None  # where the next good record begins
+
+
+def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Damage | None:
+    """Apply the rule of this module's docstring to a stop; None when the log simply ends there."""
+    if stop.good:
+        return None
+    at = stop.offset
+    code, message, expected, found = _describe(buffer, layout, stop)
+    resumes = find_record(buffer, layout, at + 1)
+    torn = newest and _is_torn(buffer, layout, stop, resumes)
+    if torn:
+        message = f"torn tail: {message}"
+    return Damage(torn, code, message, expected, found, resumes)
+
+
+def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str, str, str]:
+    at = stop.offset
+    header = layout.record_header_size
+    left = len(buffer) - at
+    term_end = at + 4 + layout.term_size
+    match stop.reason:
+        case 2:  # MARKER
+            return "record-marker", "no record begins here", lay.RECORD_MARKER.hex(), bytes(buffer[at : at + 4]).hex()
+        case 3:  # MARKER_CUT
+            return "record-cut", "the file ends inside a record marker", "4 bytes", f"{left} bytes"
+        case 4:  # HEADER_CUT
+            return "record-cut", "the file ends inside a record header", f"{header} bytes", f"{left} bytes"
+        case 5:  # DATA_CUT
+            length = be32(buffer, at + header - 4)
+            need = length + layout.padding(length)
+            return "record-cut", "the file ends inside a record", f"{need} bytes of data", f"{left - header} bytes"
+        case 6:  # TERM
+            term = int.from_bytes(buffer[at + 4 : term_end], "big", signed=True)
+            return "record-term", "the record's term is not one", "1 or more", str(term)
+        case 7:  # LENGTH
+            length = int.from_bytes(buffer[at + header - 4 : at + header], "big", signed=True)
+            return "record-length", "the record's length is negative", "0 or more", str(length)
+        case 8:  # CHECKSUM
+            length = be32(buffer, at + header - 4)
+            computed = crc32_mpeg2(buffer, at + header, at + header + length)
+            stored = be32(buffer, at + header - 8)
+            return "record-checksum", "the record's checksum does not fit its data", f"{stored:08x}", f"{computed:08x}"
+    return "record-padding", "the record's padding is not zero", "zeros", "other bytes"
+
+
+def _is_torn(buffer: memoryview, layout: Layout, stop: Stop, resumes: int | None) -> bool:
+    at = stop.offset
+    claimed = _claimed_end(buffer, layout, stop)
+    if zeros_from(buffer, at) < claimed:
+        return True
+    if resumes is None:
+        return stop.reason in (MARKER_CUT, HEADER_CUT, DATA_CUT, CHECKSUM)
+    if not _has_zero_sector(buffer, at, resumes):
+        return False
+    return _last_good(buffer, layout, resumes) - at <= COMMIT_BYTES_MAX
+
+
+def _claimed_end(buffer: memoryview, layout: Layout, stop: Stop) -> int:
+    """Where the bad record would end by its own words, inside the file."""
+    at, header = stop.offset, layout.record_header_size
+    if stop.reason in (MARKER, MARKER_CUT):
+        return min(at + 4, len(buffer))
+    if stop.reason in (HEADER_CUT, TERM, LENGTH):
+        return min(at + header, len(buffer))
+    length = be32(buffer, at + header - 4)
+    return min(at + header + length + layout.padding(length), len(buffer))
+
+
+def zeros_from(buffer: memoryview, at: int) -> int:
+    """The smallest offset >= `at` from which the file holds nothing but zeros."""
+    end = len(buffer)
+    while end > at:
+        start = max(at, end - _SEARCH_CHUNK)
+        kept = bytes(buffer[start:end]).rstrip(b"\x00")
+        if kept:
+            return start + len(kept)
+        end = start
+    return at
+
+
+def _has_zero_sector(buffer: memoryview, start: int, end: int) -> bool:
+    first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
+    zero = bytes(SECTOR_SIZE)
+    return any(buffer[at : at + SECTOR_SIZE] == zero for at in range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)) or (
+        # A record that begins inside a lost sector: the rest of that sector is zero.
+        first - start >= 4 and first <= end and not any(buffer[start + 4 : first])
+    )
+
+
+def _last_good(buffer: memoryview, layout: Layout, at: int) -> int:
+    """The end of the last good record at or behind `at`, over further gaps."""
+    while True:
+        end = at
+        for _, stop in scan_batches(buffer, layout, at):
+            end = stop.offset if stop else end
+        following = find_record(buffer, layout, end + 1)
+        if following is None:
+            return end
+        at = following
+
+
+def find_record(buffer: memoryview, layout: Layout, start: int) -> int | None:
+    """The next offset at which a whole good record stands.
+
+    Bounded: a file full of markers and large lengths ends the search at the next marker, which then counts as
+    a record, because calling acknowledged data torn is the one mistake that cannot be undone.
+    """
+    header = layout.record_header_size
+    budget = _SEARCH_CHECKSUM_BYTES_MAX
+    for at in _markers(buffer, start):
+        if len(buffer) - at < header:
+            return None
+        length = be32(buffer, at + header - 4)
+        term = int.from_bytes(buffer[at + 4 : at + 4 + layout.term_size], "big", signed=True)
+        if term < 1 or length > len(buffer) - at - header:
+            continue
+        budget -= length
+        if budget < 0:
+            return at
+        if crc32_mpeg2(buffer, at + header, at + header + length) == be32(buffer, at + header - 8):
+            return at
+    return None
+
+
+def _markers(buffer: memoryview, start: int) -> Iterator[int]:
+    while start < len(buffer):
+        chunk = bytes(buffer[start : start + _SEARCH_CHUNK + 3])
+        at = chunk.find(lay.RECORD_MARKER)
+        while 0 <= at < _SEARCH_CHUNK:
+            yield start + at
+            at = chunk.find(lay.RECORD_MARKER, at + 1)
+        start += _SEARCH_CHUNK
