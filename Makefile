@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	echo "environment: creating $(VENV) with $$python"; \
 	"$$python" -m venv $(VENV)
 	@echo "environment: installing flintlog with extras spark and dev (some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark,dev]'
 	@$(BIN)/python scripts/installed
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""The golden directories: list them, read what the original program said, lay one out where a test may write."""
+"""The golden directories: list them, read what the original program said, lay one out for a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def expected(case: str, dialect: str = "taskflux") -> dict[str, Any]:
 
 
 def materialise(case: str, tmp_path: Path, *, part: str = "dir", dialect: str = "taskflux") -> Path:
-    """A writable copy of the case's directory (`part` may be `after`), with the empty directories git leaves out."""
+    """A writable copy of the case's `dir` or `after`, with the empty directories that git leaves out."""
     source = GOLDEN / dialect / case
     target = tmp_path / case / part
     target.mkdir(parents=True)

@@ -1,1 +1,1 @@
-"""."""
+"""The command `flintlog`: an operator's view of any log directory."""

@@ -1,0 +1,118 @@
+"""`dump`: the entries of a log, as rows or as annotated bytes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flintlog.cli.output import Output
+from flintlog.cli.rows import row_chunks
+from flintlog.cli.verb import LogDirectory, Verb, count, position
+from flintlog.core.dialect import ByteField, EntryQuery
+from flintlog.errors import DamageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from", dest="first", type=position, metavar="POSITION", help="first position to show, inclusive"
+    )
+    parser.add_argument(
+        "--to", dest="last", type=position, metavar="POSITION", help="last position to show, inclusive"
+    )
+    parser.add_argument(
+        "--operation", action="append", metavar="WORD", help="only entries that do this (may be given again)"
+    )
+    parser.add_argument(
+        "--stream",
+        action="append",
+        metavar="NAME",
+        help="only entries of this queue, topic or storage (may be given again)",
+    )
+    parser.add_argument("--limit", type=count, metavar="N", help="stop after so many entries")
+    parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
+    parser.add_argument("--hex", action="store_true", help="show the bytes, field by field")
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    query = _query(arguments)
+    if arguments.hex:
+        fields = log.dialect.explain(log.disk, log.path, query)
+        output.fields(
+            fields if arguments.limit is None else _first_entries(log, query, fields, arguments.limit)
+        )
+    else:
+        _show_rows(log, query, arguments.limit, output)
+    return 0
+
+
+def _query(arguments: argparse.Namespace) -> EntryQuery:
+    return EntryQuery(
+        first=arguments.first,
+        last=arguments.last,
+        operations=None if arguments.operation is None else frozenset(arguments.operation),
+        streams=None if arguments.stream is None else frozenset(arguments.stream),
+        payload=not arguments.no_payload,
+    )
+
+
+def _batches(log: LogDirectory, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    for split in log.dialect.splits(log.disk, log.path, query):
+        yield from log.dialect.read_split(log.disk, log.path, split, query)
+
+
+def _show_rows(log: LogDirectory, query: EntryQuery, limit: int | None, output: Output) -> None:
+    from flintlog.core.entries import COMMON_FIELDS  # Arrow is slow to load and only needed here
+
+    columns = [field.name for field in COMMON_FIELDS]
+    if not query.payload:
+        columns.remove("payload")
+    output.rows([*columns, log.dialect.name], row_chunks(_batches(log, query), limit))
+
+
+def _first_entries(
+    log: LogDirectory, query: EntryQuery, fields: Iterator[ByteField], limit: int
+) -> Iterator[ByteField]:
+    """The fields up to the end of entry number `limit`."""
+    if limit == 0:
+        return
+    end = _end_of_entry(log, replace(query, payload=False), limit)
+    for field in fields:
+        if end is not None and field.file == end[0] and field.offset >= end[1]:
+            return
+        yield field
+
+
+def _end_of_entry(log: LogDirectory, query: EntryQuery, number: int) -> tuple[str, int] | None:
+    """File and offset behind that entry; None when there are fewer, or when damage comes first."""
+    seen = 0
+    try:
+        for rows in row_chunks(_batches(log, query), number):
+            seen += len(rows)
+            if seen == number:
+                return rows[-1]["file"], rows[-1]["offset"] + rows[-1]["length"]
+    except DamageError:
+        pass  # the bytes in front of the damage, and the damage, are what the operator wants to see
+    return None
+
+
+DUMP = Verb(
+    name="dump",
+    summary="entries, filtered; --hex shows annotated bytes",
+    description=(
+        "Shows the entries of a log in log order. Changes nothing and works on a live directory. With --json "
+        "one object per line; with --hex every field with its offset, its bytes and its meaning."
+    ),
+    examples=(
+        "flintlog dump queues --from 100 --to 200 --stream orders",
+        "flintlog dump queues --hex --limit 1",
+        "flintlog dump queues --json --no-payload",
+    ),
+    add_options=_add_options,
+    run=_run,
+)

@@ -1,0 +1,49 @@
+"""`inspect` and `verify`: what is here, and is it whole."""
+
+from __future__ import annotations
+
+import argparse
+
+from flintlog.cli.output import Output
+from flintlog.cli.progress import progress
+from flintlog.cli.verb import LogDirectory, Verb, no_options
+
+
+def _inspect(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    inventory = log.dialect.inspect(log.disk, log.path)
+    output.inventory(inventory)
+    return inventory.exit_status
+
+
+def _verify(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    with progress("verify") as tick:
+        inventory = log.dialect.verify(log.disk, log.path, tick)
+    output.verification(inventory)
+    return inventory.exit_status
+
+
+INSPECT = Verb(
+    name="inspect",
+    summary="what is here: files, roles, ranges, sizes, health",
+    description=(
+        "Shows the files of a log directory with their roles, ranges and sizes, and its health in one line "
+        "as far as names and headers tell. Changes nothing and works on a live directory."
+    ),
+    examples=("flintlog inspect queues", "flintlog inspect queues --json"),
+    add_options=no_options,
+    run=_inspect,
+)
+
+VERIFY = Verb(
+    name="verify",
+    summary="every file clean, or its first bad byte",
+    description=(
+        "Reads every byte and checks everything the dialect knows. Changes nothing and works on a live "
+        "directory. The exit status is the verdict: 0 clean, 1 repairable, 3 corrupt, 4 unsupported."
+    ),
+    examples=("flintlog verify queues", "flintlog verify queues --json"),
+    add_options=no_options,
+    run=_verify,
+)

@@ -1,0 +1,113 @@
+"""The command `flintlog VERB DIR`: reads the arguments, runs the verb, turns an error into one line.
+
+Loads neither Arrow nor Numba nor Spark, so that `--help` and a wrong path answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from flintlog.cli.dump import DUMP
+from flintlog.cli.look import INSPECT, VERIFY
+from flintlog.cli.output import choose_output
+from flintlog.cli.state import STATE
+from flintlog.cli.upkeep import MIGRATE, REPAIR, SNAPSHOT
+from flintlog.cli.verb import Verb
+from flintlog.errors import EXIT_REFUSED, FlintlogError
+
+VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, MIGRATE)
+
+EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
+EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
+
+EXIT_STATUSES = """\
+exit status:
+  0  fine
+  1  damage found, and repairable
+  2  wrong usage
+  3  damage that needs a decision, or an operation refused
+  4  not a log directory, or a version this release does not know"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit status."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
+    except FlintlogError as error:
+        return _fail(str(error), error.exit_status, arguments)
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED, arguments)
+    except BrokenPipeError:
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.close()  # what is still buffered has no reader
+        return EXIT_READER_GONE
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}. This is a fault in flintlog; --debug shows where"
+        return _fail(what, EXIT_REFUSED, arguments)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="flintlog",
+        description="Looks at, checks and keeps write-ahead log directories. The dialect is detected.",
+        epilog=f"example:\n  flintlog verify queues\n\n{EXIT_STATUSES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True)
+    for verb in VERBS:
+        _add_verb(verbs, verb)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: that costs more than everything else here."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"flintlog {importlib.import_module('importlib.metadata').version('flintlog')}")
+        parser.exit()
+
+
+def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: Verb) -> None:
+    examples = "\n".join(f"  {example}" for example in verb.examples)
+    parser = verbs.add_parser(
+        verb.name,
+        help=verb.summary,
+        description=verb.description,
+        epilog=f"example:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if verb.takes_directory:
+        parser.add_argument("directory", metavar="DIR", help="the log directory")
+    verb.add_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
+    parser.add_argument("--debug", action="store_true", help="show the trace of an error")
+    parser.set_defaults(run=verb.run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    status: int = arguments.run(arguments, choose_output(as_json=arguments.json))
+    return status
+
+
+def _fail(what: str, status: int, arguments: argparse.Namespace) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()  # what was found before the error stands in front of it
+    if arguments.debug:
+        traceback.print_exc()
+    print(f"flintlog: {' '.join(what.split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

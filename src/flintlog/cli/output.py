@@ -1,0 +1,261 @@
+"""What the verbs show, in two forms: `TextOutput` for people, `JsonOutput` for programs.
+
+A verb works out what is true and hands it over; which form is printed is none of its business. Data goes
+to the standard output, talk to the standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, TextIO
+
+from flintlog.cli.rows import Row
+from flintlog.cli.terminal import HEALTH_STYLES, Column, Screen, Style, Table, cell, human_size, visible
+from flintlog.core.dialect import ByteField
+from flintlog.core.finding import Finding
+from flintlog.core.inventory import FileItem, Inventory
+from flintlog.core.plan import Plan
+from flintlog.core.position import Position, position_json
+
+_HEX_BYTES_PER_LINE = 16
+
+
+class Output(Protocol):
+    """The things a verb can show."""
+
+    def inventory(self, inventory: Inventory) -> None:
+        """What is here."""
+
+    def verification(self, inventory: Inventory) -> None:
+        """Each file clean or with its findings, and the verdict."""
+
+    def rows(self, columns: Sequence[str], chunks: Iterable[list[Row]]) -> None:
+        """Entries or state, in the order they come."""
+
+    def fields(self, fields: Iterable[ByteField]) -> None:
+        """Annotated bytes."""
+
+    def plan(self, plan: Plan, *, apply: bool) -> None:
+        """What would be done; with `apply` it is done, and said so."""
+
+
+def choose_output(*, as_json: bool) -> Output:
+    """The form that was asked for, on the standard output."""
+    return JsonOutput(sys.stdout) if as_json else TextOutput(sys.stdout, Screen.of(sys.stdout))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: bytes as lower-case hex, whatever they are wrapped in."""
+    match value:
+        case bytes():
+            return value.hex()
+        case dict():
+            return {name: plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [plain(part) for part in value]
+        case _:
+            return value
+
+
+class JsonOutput:
+    """One JSON object per line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def inventory(self, inventory: Inventory) -> None:
+        self._object(inventory.json())
+
+    def verification(self, inventory: Inventory) -> None:
+        self._object(inventory.json())
+
+    def rows(self, columns: Sequence[str], chunks: Iterable[list[Row]]) -> None:
+        for chunk in chunks:
+            for row in chunk:
+                self._object({name: row[name] for name in columns})
+
+    def fields(self, fields: Iterable[ByteField]) -> None:
+        for field in fields:
+            self._object(
+                {
+                    "file": field.file,
+                    "offset": field.offset,
+                    "bytes": field.data,
+                    "name": field.name,
+                    "meaning": field.meaning,
+                }
+            )
+
+    def plan(self, plan: Plan, *, apply: bool) -> None:
+        done = plan.apply() if apply else None
+        self._object({**plan.json(), "applied": apply, "done": done})
+
+    def _object(self, value: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(plain(value)) + "\n")
+
+
+class TextOutput:
+    """Tables; with colour on a terminal, plain in a pipe."""
+
+    def __init__(self, stream: TextIO, screen: Screen) -> None:
+        self._stream = stream
+        self._screen = screen
+
+    def inventory(self, inventory: Inventory) -> None:
+        self._title(inventory)
+        table = Table(
+            self._stream,
+            self._screen,
+            [
+                Column("file"),
+                Column("role"),
+                Column("size", right=True),
+                Column("first", right=True),
+                Column("last", right=True),
+                Column("entries", right=True),
+            ],
+        )
+        table.add(_file_cells(file) for file in inventory.files)
+        self._facts(inventory.facts)
+        self._findings(inventory.findings)
+        self._line(f"range: {_range(inventory)}; {human_size(sum(file.size for file in inventory.files))}")
+        self._verdict("health", inventory)
+
+    def verification(self, inventory: Inventory) -> None:
+        self._title(inventory)
+        table = Table(
+            self._stream,
+            self._screen,
+            [
+                Column("file"),
+                Column("health", health=True),
+                Column("byte", right=True),
+                Column("what was seen"),
+            ],
+        )
+        table.add(_health_cells(inventory))
+        self._verdict("verdict", inventory)
+
+    def rows(self, columns: Sequence[str], chunks: Iterable[list[Row]]) -> None:
+        table: Table | None = None
+        for chunk in chunks:
+            if table is None:
+                table = Table(self._stream, self._screen, [_column(name, chunk) for name in columns])
+            table.add([cell(row[name]) for name in columns] for row in chunk)
+
+    def fields(self, fields: Iterable[ByteField]) -> None:
+        file = None
+        for field in fields:
+            if field.file != file:
+                file = field.file
+                self._line(visible(file), Style.BOLD)
+            for line in _hex_lines(field):
+                self._line(self._screen.cut(line))
+
+    def plan(self, plan: Plan, *, apply: bool) -> None:
+        self._line(f"{plan.verb} {visible(plan.path)} ({plan.dialect})", Style.BOLD)
+        self._findings(plan.findings)
+        table = Table(self._stream, self._screen, [Column("step"), Column("file"), Column("why")])
+        table.add([step.action, step.file, step.reason] for step in plan.steps)
+        self._facts(plan.facts)
+        for loss in plan.lost:
+            self._line(f"lost: {loss}", Style.RED)
+        if plan.refusal is not None:
+            self._line(f"refused: {plan.refusal}", Style.RED)
+        elif plan.empty:
+            self._line("nothing to do", Style.GREEN)
+        if apply:
+            self._stream.flush()  # the plan is read while it is carried out
+            self._line(f"done: {plan.apply()}", Style.GREEN)
+
+    def _title(self, inventory: Inventory) -> None:
+        edition = f", {inventory.edition} edition" if inventory.edition else ""
+        self._line(f"{visible(inventory.path)}: {inventory.dialect}{edition}", Style.BOLD)
+
+    def _findings(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            place = "" if finding.file is None else f" {visible(finding.file)}"
+            if finding.offset is not None:
+                place += f", byte {finding.offset}"
+            severity = self._screen.paint(finding.severity.value, HEALTH_STYLES[finding.severity.value])
+            self._line(f"{severity}:{place}: {_sentence(finding)} [{finding.code}]")
+
+    def _facts(self, facts: dict[str, Any]) -> None:
+        for name, value in facts.items():
+            text = human_size(value) if name.endswith("_bytes") else cell(value)
+            self._line(f"{name.replace('_', ' ')}: {visible(text)}")
+
+    def _verdict(self, name: str, inventory: Inventory) -> None:
+        verdict = inventory.verdict
+        repair = f"; `flintlog repair {visible(inventory.path)}` shows what can be done"
+        advice = {
+            "repairable": repair,
+            "corrupt": f"{repair} and what is lost",
+            "unsupported": "; a newer release may know it",
+        }
+        self._line(f"{name}: {self._screen.paint(verdict, HEALTH_STYLES[verdict])}{advice.get(verdict, '')}")
+
+    def _line(self, text: str, style: Style | None = None) -> None:
+        self._stream.write(self._screen.paint(text, style) + "\n")
+
+
+def _file_cells(file: FileItem) -> list[str]:
+    return [
+        file.name,
+        file.role,
+        human_size(file.size),
+        _position_cell(file.first),
+        _position_cell(file.last),
+        cell(file.entries),
+    ]
+
+
+def _position_cell(position: Position | None) -> str:
+    return cell(position_json(position))
+
+
+def _range(inventory: Inventory) -> str:
+    if inventory.first is None or inventory.last is None:
+        return "no entries"
+    return f"{_position_cell(inventory.first)} to {_position_cell(inventory.last)}"
+
+
+def _sentence(finding: Finding) -> str:
+    text = finding.message
+    if finding.expected is not None or finding.found is not None:
+        text += f" (expected {finding.expected}, found {finding.found})"
+    return visible(text)
+
+
+def _health_cells(inventory: Inventory) -> Iterator[list[str]]:
+    """One line per file, then what was seen in no file that is here."""
+    names = {file.name for file in inventory.files}
+    for file in inventory.files:
+        mine = [finding for finding in inventory.findings if finding.file == file.name]
+        if not mine:
+            yield [file.name, "clean", "-", ""]
+        for finding in mine:
+            yield _finding_cells(file.name, finding)
+    for finding in inventory.findings:
+        if finding.file is None or finding.file not in names:
+            yield _finding_cells(finding.file or "-", finding)
+
+
+def _finding_cells(name: str, finding: Finding) -> list[str]:
+    return [name, finding.severity.value, cell(finding.offset), f"{_sentence(finding)} [{finding.code}]"]
+
+
+def _column(name: str, rows: Sequence[Row]) -> Column:
+    numbers = all(isinstance(row[name], int | None) for row in rows)
+    return Column(name, right=numbers)
+
+
+def _hex_lines(field: ByteField) -> Iterator[str]:
+    """The bytes in lines of sixteen, the name and the meaning beside the first."""
+    text = f"{field.name}: {field.meaning}" if field.meaning else field.name
+    for start in range(0, max(1, len(field.data)), _HEX_BYTES_PER_LINE):
+        part = field.data[start : start + _HEX_BYTES_PER_LINE]
+        line = f"{field.offset + start:>12}  {part.hex(' '):<{_HEX_BYTES_PER_LINE * 3}}"
+        yield (f"{line} {visible(text)}" if start == 0 else line).rstrip()

@@ -1,0 +1,38 @@
+"""`state`: what replaying the log gives, now or at a position."""
+
+from __future__ import annotations
+
+import argparse
+
+from flintlog.cli.output import Output
+from flintlog.cli.rows import row_chunks
+from flintlog.cli.verb import LogDirectory, Verb, position
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-of",
+        type=position,
+        metavar="POSITION",
+        help="the state after this position instead of the newest",
+    )
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    columns = log.dialect.state_schema().names
+    output.rows(columns, row_chunks(log.dialect.state(log.disk, log.path, arguments.as_of)))
+    return 0
+
+
+STATE = Verb(
+    name="state",
+    summary="live state, now or --as-of a position",
+    description=(
+        "Shows the live state in the dialect's order. Changes nothing and works on a live directory. With "
+        "--json one object per line; its fields are a contract."
+    ),
+    examples=("flintlog state queues", "flintlog state queues --as-of 120 --json"),
+    add_options=_add_options,
+    run=_run,
+)

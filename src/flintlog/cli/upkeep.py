@@ -1,0 +1,97 @@
+"""`repair`, `snapshot` and `migrate`: a plan first, then, when asked, the deed."""
+
+from __future__ import annotations
+
+import argparse
+
+from flintlog.cli.output import Output
+from flintlog.cli.verb import LogDirectory, Verb
+from flintlog.core.finding import exit_status
+from flintlog.core.plan import Plan
+from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, RefusedError
+
+
+def _carry_out(plan: Plan, output: Output, *, apply: bool) -> None:
+    """Show the plan and, when it is to be applied and is not empty, apply it."""
+    output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)
+    if plan.refusal is not None:
+        raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
+
+
+def _repair_options(parser: argparse.ArgumentParser) -> None:
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--apply", action="store_true", help="carry the plan out; the original bytes are kept aside"
+    )
+    choice.add_argument("--dry-run", action="store_true", help="only print the plan (as without --apply)")
+
+
+def _repair(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    plan = log.dialect.plan_repair(log.disk, log.path)
+    _carry_out(plan, output, apply=arguments.apply)
+    if plan.empty:
+        return exit_status(plan.findings)
+    if arguments.apply:
+        return EXIT_OK
+    return EXIT_REFUSED if plan.lost else EXIT_REPAIRABLE
+
+
+def _dry_run_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only print the plan")
+
+
+def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    _carry_out(log.dialect.plan_snapshot(log.disk, log.path), output, apply=not arguments.dry_run)
+    return EXIT_OK
+
+
+def _migrate_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--edition", required=True, metavar="EDITION", help="the edition to write: designed or shipped"
+    )
+    parser.add_argument("--to", required=True, metavar="NEWDIR", help="an empty place for the new directory")
+    _dry_run_option(parser)
+
+
+def _migrate(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    target = log.disk.resolve(arguments.to)
+    plan = log.dialect.plan_convert(log.disk, log.path, arguments.edition, target)
+    _carry_out(plan, output, apply=not arguments.dry_run)
+    return EXIT_OK
+
+
+REPAIR = Verb(
+    name="repair",
+    summary="plan what makes the directory whole, then --apply",
+    description=(
+        "Prints what would make the directory open again and what that gives up; changes nothing without "
+        "--apply. The exit status of a plan is 1 when nothing acknowledged is lost and 3 when something is."
+    ),
+    examples=("flintlog repair queues", "flintlog repair queues --apply"),
+    add_options=_repair_options,
+    run=_repair,
+)
+
+SNAPSHOT = Verb(
+    name="snapshot",
+    summary="write the state to a snapshot, drop what it covers",
+    description="Writes the live state to a snapshot and removes the files that it makes superfluous.",
+    examples=("flintlog snapshot queues --dry-run", "flintlog snapshot queues"),
+    add_options=_dry_run_option,
+    run=_snapshot,
+)
+
+MIGRATE = Verb(
+    name="migrate",
+    summary="write the directory anew in another edition",
+    description=(
+        "Writes the log in another edition to a new place and proves the two states equal before it is "
+        "published. The directory itself stays as it is."
+    ),
+    examples=("flintlog migrate queues --edition designed --to queues-designed --dry-run",),
+    add_options=_migrate_options,
+    run=_migrate,
+)
