@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import importlib
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,8 @@ VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, MIGRA
 
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
+
+_HELP_WIDTH = 80
 
 EXIT_STATUSES = """\
 exit status:
@@ -83,7 +86,7 @@ def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: 
     parser = verbs.add_parser(
         verb.name,
         help=verb.summary,
-        description=verb.description,
+        description=textwrap.fill(verb.description, _HELP_WIDTH),
         epilog=f"example:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
