@@ -1,0 +1,66 @@
+"""Where in the source a sync was asked for, as the chain of lines that led to it, innermost first.
+
+`disk/disk.py:publish:171 < dialects/taskflux/store.py:_roll:88`: a prefix of such a chain names a site.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+# The way down from a store to the kernel: the same for every sync, so it tells nothing.
+_WAY_DOWN = frozenset({"_retried", "_call", "sync", "sync_directory"})
+_SEPARATOR = " < "
+
+
+class Sites:
+    """Finds the chain of the caller, among frames of the given packages."""
+
+    def __init__(self, packages: tuple[str, ...] = ("flintlog",)) -> None:
+        self._packages = packages
+        self._labels: dict[tuple[str, int], str | None] = {}
+
+    def chain(self) -> str:
+        """The chain of lines that led here."""
+        frame: FrameType | None = sys._getframe(1)
+        labels = self._labels
+        parts = []
+        while frame is not None:
+            key = (frame.f_code.co_filename, frame.f_lineno)
+            if key not in labels:
+                labels[key] = self._label(frame)
+            label = labels[key]
+            if label is not None:
+                parts.append(label)
+            frame = frame.f_back
+        return _SEPARATOR.join(parts)
+
+    def _label(self, frame: FrameType) -> str | None:
+        module = str(frame.f_globals.get("__name__", ""))
+        function = frame.f_code.co_name
+        if not any(module == package or module.startswith(f"{package}.") for package in self._packages):
+            return None
+        if module.startswith("flintlog.testing") or module == "flintlog.disk.kernel":
+            return None
+        if module == "flintlog.disk.disk" and function in _WAY_DOWN:
+            return None
+        _, _, inside = module.partition(".")
+        return f"{(inside or module).replace('.', '/')}.py:{function}:{frame.f_lineno}"
+
+
+def trimmed(chain: str, frames: int | None) -> str:
+    """The chain up to its first `frames` lines outside `disk/`; all of it for None."""
+    if frames is None:
+        return chain
+    parts = chain.split(_SEPARATOR)
+    outside = 0
+    for count, part in enumerate(parts, 1):
+        outside += not part.startswith("disk/")
+        if outside == frames:
+            return _SEPARATOR.join(parts[:count])
+    return chain
+
+
+def is_at(chain: str, site: str) -> bool:
+    """Whether a sync with this chain belongs to the site."""
+    return chain == site or chain.startswith(site + _SEPARATOR)
