@@ -73,6 +73,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def verb_parser(verb: Verb) -> argparse.ArgumentParser:
+    """The parser of one verb alone."""
+    parser = argparse.ArgumentParser(prog=f"flintlog {verb.name}")
+    _add_arguments(parser, verb)
+    return parser
+
+
 class _Version(argparse.Action):
     """Looks the version up when it is asked for: that costs more than everything else here."""
 
@@ -90,12 +97,16 @@ def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: 
         epilog=f"example:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_arguments(parser, verb)
+    parser.set_defaults(run=verb.run)
+
+
+def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:
     if verb.takes_directory:
         parser.add_argument("directory", metavar="DIR", help="the log directory")
     verb.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     parser.add_argument("--debug", action="store_true", help="show the trace of an error")
-    parser.set_defaults(run=verb.run)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Importing the compiler and loading a cached kernel costs about as much as this many bytes cost uncompiled.
-COMPILE_BYTES_MIN = 1 << 20
+COMPILE_BYTES_MIN = checksum.COMPILE_BYTES_MIN
 COMPILED_BYTES_MIN = 1 << 13
 
 _helpers: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
@@ -44,14 +44,28 @@ class Kernel(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self.python = function
         self._compiled: Callable[..., R] | None = None
+        self._seen = 0  # bytes that ran uncompiled
+        self._begun = False
         self.__doc__ = function.__doc__
 
     def run(self, size: int, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run compiled when `size` bytes are worth it; buffers become what the chosen form needs."""
-        least = COMPILED_BYTES_MIN if self._compiled else COMPILE_BYTES_MIN
-        if size < least:
-            return self.python(*args, **kwargs)
-        return self.compiled()(*(_as_array(argument) for argument in args), **kwargs)
+        if self.worth_compiling(size):
+            return self.compiled()(*(_as_array(argument) for argument in args), **kwargs)
+        return self.python(*args, **kwargs)
+
+    def worth_compiling(self, size: int) -> bool:
+        """Is the compiled form the faster one for `size` bytes?
+
+        Many small calls are worth it too, but none of them should wait: compiling begins beside them.
+        """
+        if self._compiled is not None:
+            return size >= COMPILED_BYTES_MIN
+        self._seen += size
+        if self._seen >= COMPILE_BYTES_MIN > size and not self._begun:
+            self._begun = True
+            threading.Thread(target=self.compiled, name="flintlog-compile").start()
+        return size >= COMPILE_BYTES_MIN
 
     def compiled(self) -> Callable[..., R]:
         """The compiled form; built or loaded from the cache at the first call."""
@@ -60,7 +74,10 @@ class Kernel(Generic[P, R]):
                 import numba
 
                 _register_helpers()
-                self._compiled = numba.njit(cache=True, nogil=True)(self.python)
+                try:
+                    self._compiled = numba.njit(cache=True, nogil=True)(self.python)
+                except RuntimeError:  # no place to keep a cache, as on a read-only system: compile each time
+                    self._compiled = numba.njit(nogil=True)(self.python)
         return self._compiled
 
 
@@ -81,7 +98,8 @@ def _register_helpers() -> None:
     checksum.register_numba()
     while _helpers:
         python, compiled = _helpers.pop()
-        overload(python, inline="always" if python is not compiled else "never")(_returning(compiled))
+        # Not strict: Numba would compare annotations too, and the two bodies are told apart by them on purpose.
+        overload(python, strict=False)(_returning(compiled))
 
 
 def _returning(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -178,11 +178,16 @@ class Disk:
                 raise
 
     def publish(self, target: str, chunks: Iterable[Buffer], *, scratch: str) -> None:
-        """Put a whole file under `target`, or leave what was there: written to `scratch`, synced, renamed, synced."""
+        """Put a whole file under `target`, or leave what was there."""
         with self.open(scratch, "create") as file:
             write_all(file, chunks)
-            file.sync()
-        self.rename(scratch, target)
+            self.install(file, target)
+
+    def install(self, file: File, target: str) -> None:
+        """Give a written scratch file its name: its bytes first, then the name, each durable before the next."""
+        file.sync()
+        self.rename(file.path, target)
+        file.path = target
         self.sync_directory(posixpath.dirname(target))
 
 

@@ -17,19 +17,27 @@ from flintlog.testing.explore import (
     prove_syncs,
     sync_sites,
 )
+from flintlog.testing.faults import Fault, FaultReport, FaultyKernel, inject_everywhere
 from flintlog.testing.kernel import MemoryKernel
+from flintlog.testing.kill import KillReport, Reporter, kill_rounds, nothing_lost_nothing_invented
 from flintlog.testing.oracle import History, Oracle, Recording, Scenario, Suite, record
+from flintlog.testing.reproduce import reproduce, write_to
 
 __all__ = [
     "Device",
+    "Fault",
+    "FaultReport",
+    "FaultyKernel",
     "History",
     "Image",
+    "KillReport",
     "MemoryKernel",
     "Oracle",
     "Pick",
     "Proof",
     "Recording",
     "Report",
+    "Reporter",
     "Scenario",
     "State",
     "Suite",
@@ -38,9 +46,14 @@ __all__ = [
     "explore_suite",
     "image",
     "images",
+    "inject_everywhere",
+    "kill_rounds",
     "merged",
+    "nothing_lost_nothing_invented",
     "prove_sync",
     "prove_syncs",
     "record",
+    "reproduce",
     "sync_sites",
+    "write_to",
 ]

@@ -5,7 +5,7 @@ An image is named by one line, and that line makes it again:
     append:call=17:data=torn[16]@133:names=lost[12]
     append:call=17:process
 
-`call=17` is the moment after the 17th call. `data` and `names` say what became of the calls still pending then:
+`call=17` is the moment after the 17th call. `data` and `names` say what became of the calls pending then:
 
 | pick | meaning |
 |---|---|
@@ -16,7 +16,7 @@ An image is named by one line, and that line makes it again:
 | `zero` | files have their new lengths, no byte of the pending writes arrived |
 | `hole[9]@4096` | of write 9 everything arrived but the page at its byte 4096 |
 
-`process` is a crash of the process alone: the system lives and shows everything; nothing became durable by it.
+`process` is a crash of the process alone: the system lives, shows everything, and made nothing durable.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Image:
 def images(recording: Recording[Any], *, torn_bytes: int = PAGE_BYTES) -> Iterator[Image]:
     """Every image of a scenario, call by call; many are equal, see `State.digest`.
 
-    Writes are torn at every one of their first `torn_bytes` bytes and at sector boundaries behind them; with 0
+    Writes are torn at each of their first `torn_bytes` bytes and at sector boundaries behind them; with 0
     only once, in the middle: a coarse look.
     """
     device = Device(recording.base)

@@ -69,7 +69,7 @@ class Examiner:
         self.sync_sites: set[str] = set()
 
     def examine(self, image: Image, key: object, expectation: Expectation) -> None:
-        """Raise `BrokenPromiseError` when this image breaks a promise. `key` is equal for equal images."""
+        """Raise `BrokenPromiseError` when this image breaks a promise. `key` is its `image_key`."""
         if key in self._examined:  # only the history has moved on since then
             self._check(self._examined[key], expectation)
             return
@@ -77,6 +77,8 @@ class Examiner:
         began = len(kernel.log)
         observed = self._recover(kernel, "recovery")
         self._check(observed, expectation)
+        if not image.pending:
+            self._shown[key] = observed
         made = len(kernel.log)
         self._same(observed, self._recover(kernel, "second recovery"), "idempotence", "recovered twice")
         if self._nested and made > began:

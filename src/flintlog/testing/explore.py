@@ -58,9 +58,9 @@ class Report:
 
     def __str__(self) -> str:
         return (
-            f"{self.scenario}: {self.boundaries} call boundaries, {self.images} images ({self.states} states), "
-            f"{self.nested} more in recovery, {self.recoveries} recoveries, {len(self.violations)} violations, "
-            f"{self.seconds:.1f} s"
+            f"{self.scenario}: {self.boundaries} boundaries, {self.images} images ({self.states} states), "
+            f"{self.nested} more in recovery, {self.recoveries} recoveries, "
+            f"{len(self.violations)} violations, {self.seconds:.1f} s"
         )
 
     def explain(self, target: str) -> str:

@@ -1,8 +1,8 @@
 """What a store tells the kit about itself: scenarios that drive it, an oracle that judges what it recovers.
 
 A scenario issues operations and notes when each was acknowledged. At any moment of the record the kit then
-knows what must be there after a crash (acknowledged) and what may be (issued). What a store shows after recovery
-is a value of the oracle's own choice; the kit only compares two of them with `==`.
+knows what must be there after a crash (acknowledged) and what may be (issued). What a store shows after
+recovery is a value of the oracle's own choice; the kit only compares two of them with `==`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _until(noted: tuple[list[int], list[Item]], calls: int | None) -> list[Item]
 class Scenario(Generic[Item]):
     """A short life of a store, the same calls each time it is run.
 
-    `prepare` runs first, unrecorded, and what it leaves is durable. `tolerated` names the kernel calls whose
-    failure the store may survive without raising. `packages` are those whose lines make up the site of a sync.
+    `prepare` runs first, unrecorded, and what it leaves is durable. `tolerated` names the calls whose
+    failure the store may survive without raising. `packages` are those whose lines name the site of a sync.
     """
 
     name: str

@@ -11,6 +11,7 @@ from types import FrameType
 # The way down from a store to the kernel: the same for every sync, so it tells nothing.
 _WAY_DOWN = frozenset({"_retried", "_call", "sync", "sync_directory"})
 _SEPARATOR = " < "
+_KIT = ""
 
 
 class Sites:
@@ -30,7 +31,9 @@ class Sites:
             if key not in labels:
                 labels[key] = self._label(frame)
             label = labels[key]
-            if label is not None:
+            if label == _KIT and parts:
+                break  # from here up it is the kit that asks
+            if label:
                 parts.append(label)
             frame = frame.f_back
         return _SEPARATOR.join(parts)
@@ -38,9 +41,11 @@ class Sites:
     def _label(self, frame: FrameType) -> str | None:
         module = str(frame.f_globals.get("__name__", ""))
         function = frame.f_code.co_name
+        if module.startswith("flintlog.testing"):
+            return _KIT
         if not any(module == package or module.startswith(f"{package}.") for package in self._packages):
             return None
-        if module.startswith("flintlog.testing") or module == "flintlog.disk.kernel":
+        if module == "flintlog.disk.kernel":
             return None
         if module == "flintlog.disk.disk" and function in _WAY_DOWN:
             return None

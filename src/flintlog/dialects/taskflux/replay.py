@@ -13,7 +13,7 @@ What the original program wrote and cannot read back has one clear meaning each,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -368,6 +368,8 @@ class _Table:
         self.operation = _joined([source.records.operation for source in sources], np.uint8)
         self.number = _joined([source.records.number for source in sources], np.int64)
         self.problem = _joined([source.records.problem for source in sources], np.uint8)
+        self.payload = _joined([source.records.payload for source in sources], np.int64)
+        self.payload_length = _joined([source.records.payload_length for source in sources], np.int64)
         self.bounds = np.cumsum([0, *(len(source.records) for source in sources)])
 
     def place(self, index: int) -> tuple[Source, int]:
@@ -516,13 +518,9 @@ def _pointers(table: _Table, entries: Ints, id_: Ints) -> Pointers:
         id_[entries],
         table.number[entries],
         source,
-        _picked(table, entries, lambda records: records.payload),
-        _picked(table, entries, lambda records: records.payload_length),
+        table.payload[entries],
+        table.payload_length[entries],
     )
-
-
-def _picked(table: _Table, entries: Ints, column: Callable[[Records], Ints]) -> Ints:
-    return _joined([column(source.records) for source in table.sources], np.int64)[entries]  # type: ignore[no-any-return]
 
 
 def _merged(kept: Pointers, fresh: Pointers) -> Pointers:

@@ -261,11 +261,12 @@ def concatenate(parts: list[Records]) -> Records:
 class Damage:
     """What stands where the scan stopped. `torn`: no acknowledged write can have stood here."""
 
-    torn: bool
     code: str
     message: str
     expected: str
     found: str
+    torn: bool = False
+    unsupported: bool = False
     resumes: int | None = None  # where the next good record begins
 
 
@@ -279,7 +280,7 @@ def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Da
     torn = newest and _is_torn(buffer, layout, stop, resumes)
     if torn:
         message = f"torn tail: {message}"
-    return Damage(torn, code, message, expected, found, resumes)
+    return Damage(code, message, expected, found, torn=torn, resumes=resumes)
 
 
 def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str, str, str]:

@@ -1,0 +1,77 @@
+"""The fields of `--json`, verb by verb, in the order they are printed: a contract that scripts rely on.
+
+`docs/cli.md` is written from these tables, and the tests compare them with what the verbs print.
+"""
+
+from __future__ import annotations
+
+Fields = tuple[tuple[str, str], ...]
+
+FILE_FIELDS: Fields = (
+    ("name", "path inside the log directory"),
+    ("role", "the dialect's word for it; `leftover` and `foreign` are common to all"),
+    ("size", "bytes"),
+    ("first", "position of the first entry, or null"),
+    ("last", "position of the last entry, or null"),
+    ("entries", "number of entries, or null when they were not counted"),
+)
+
+FINDING_FIELDS: Fields = (
+    ("severity", "`note`, `repairable`, `corrupt` or `unsupported`"),
+    ("code", "a stable word for the kind of finding"),
+    ("file", "path inside the log directory, or null"),
+    ("offset", "byte in that file, or null"),
+    ("message", "a sentence"),
+    ("expected", "what should stand there, or null"),
+    ("found", "what stands there, or null"),
+)
+
+INVENTORY_FIELDS: Fields = (
+    ("dialect", "`taskflux`, `zmqraft`, `mpy6a` or `limestone`"),
+    ("edition", "`designed`, `shipped`, or null where a dialect has only one"),
+    ("path", "the log directory"),
+    ("files", "a list of files, see below"),
+    ("first", "first position in the log, or null"),
+    ("last", "last position in the log, or null"),
+    ("facts", "numbers of the dialect's own"),
+    ("findings", "a list of findings, see below; `inspect` lists what names and headers tell"),
+    ("verdict", "`clean`, `repairable`, `corrupt` or `unsupported`"),
+)
+
+ENTRY_FIELDS: Fields = (
+    ("dialect", "`taskflux`, `zmqraft`, `mpy6a` or `limestone`"),
+    ("file", "path inside the log directory"),
+    ("offset", "where the entry's bytes begin"),
+    ("length", "how many there are, header and padding included"),
+    ("term", "the Raft term, or null"),
+    ("position", "LSN, index or epoch"),
+    ("operation", "what the entry does"),
+    ("stream", "queue, topic or storage, or null"),
+    ("key", "the key as its bytes on disk, or null"),
+    ("payload", "the payload, or null; left out with `--no-payload`"),
+    ("(name of the dialect)", "an object with the dialect's own fields"),
+)
+
+BYTE_FIELDS: Fields = (
+    ("file", "path inside the log directory"),
+    ("offset", "where the field's bytes begin"),
+    ("bytes", "the bytes"),
+    ("name", "the field"),
+    ("meaning", "what these bytes say"),
+)
+
+PLAN_FIELDS: Fields = (
+    ("verb", "`repair`, `snapshot` or `migrate`"),
+    ("dialect", "the dialect of the directory"),
+    ("path", "the log directory"),
+    ("steps", "a list of {`action`, `file`, `reason`}"),
+    ("lost", "sentences that name acknowledged data the plan gives up"),
+    ("refusal", "why there is no plan, or null"),
+    ("facts", "numbers of the dialect's own"),
+    ("applied", "whether the plan was carried out"),
+    ("done", "one sentence that says what was done, or null"),
+)
+
+STATE_FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "taskflux": ("queue name, then dequeue order", ("queue", "id", "key", "payload")),
+}

@@ -1,0 +1,84 @@
+"""`taskflux.settings.json` in the root: limits, threshold, data directory.
+
+Key names as the original writes them, in any case. Unknown keys are left to whom they belong; a known key with
+a value of the wrong type is refused. Explicit arguments win over the file.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from flintlog.dialects.taskflux.files import SETTINGS_SIZE_MAX
+from flintlog.dialects.taskflux.layout import SETTINGS_FILE
+from flintlog.dialects.taskflux.rules import Limits
+from flintlog.disk import Disk
+from flintlog.errors import SettingsError
+
+_NUMBERS = {
+    "logfilesoftlimit": "soft",
+    "logfilehardlimit": "hard",
+    "snapshotcreationsegmentsthreshold": "threshold",
+}
+_DATA_DIRECTORY = "datadirectory"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the file and the arguments say; `data_directory` is where `data` stands, None: in the root."""
+
+    limits: Limits = Limits()
+    data_directory: str | None = None
+
+
+def load_settings(
+    disk: Disk,
+    root: str,
+    *,
+    soft_limit: int | None = None,
+    hard_limit: int | None = None,
+    snapshot_threshold: int | None = None,
+    data_directory: str | None = None,
+) -> Settings:
+    """The settings of a root, explicit arguments first."""
+    values = _read(disk, posixpath.join(root, SETTINGS_FILE))
+    explicit = {"soft": soft_limit, "hard": hard_limit, "threshold": snapshot_threshold}
+    values.update({key: value for key, value in explicit.items() if value is not None})
+    directory = data_directory or values.pop(_DATA_DIRECTORY, None)
+    values.pop(_DATA_DIRECTORY, None)
+    limits = Limits(**values)
+    if limits.soft < 0 or limits.threshold < 0:
+        raise SettingsError("limits and threshold must not be negative", file=root)
+    if limits.hard < limits.soft:
+        raise SettingsError(
+            f"the hard limit {limits.hard} is below the soft limit {limits.soft}",
+            file=root,
+            advice="Set LogFileHardLimit to at least LogFileSoftLimit",
+        )
+    return Settings(limits, posixpath.join(root, directory) if directory else None)
+
+
+def _read(disk: Disk, path: str) -> dict[str, Any]:
+    found = disk.stat(path)
+    if found is None or found.size == 0:
+        return {}
+    try:
+        parsed = json.loads(disk.read(path, SETTINGS_SIZE_MAX))
+    except ValueError as error:
+        raise SettingsError(f"this is not JSON: {error}", file=path) from None
+    if not isinstance(parsed, dict):
+        raise SettingsError("a JSON object was expected", file=path)
+    values: dict[str, Any] = {}
+    for key, value in parsed.items():
+        lower = key.lower()
+        if lower in _NUMBERS:
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise SettingsError(f"{key} must be a whole number, not {value!r}", file=path)
+            values[_NUMBERS[lower]] = value
+        elif lower == _DATA_DIRECTORY:
+            if not isinstance(value, str) or not value:
+                raise SettingsError(f"{key} must be a path, not {value!r}", file=path)
+            values[_DATA_DIRECTORY] = value
+    return values

@@ -1,0 +1,215 @@
+"""What the queues and the Raft side share: one directory, opened, recovered, locked, written.
+
+Opening: take the lock, survey, refuse damage, cut the torn tail, sync what was read, remove leftovers. The
+lock is an advisory lock on `tflux.metadata`, which is where the original program keeps its own.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.taskflux import files, rules
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.files import Survey, survey
+from flintlog.dialects.taskflux.layout import Layout, Metadata
+from flintlog.dialects.taskflux.replay import State
+from flintlog.dialects.taskflux.settings import Settings
+from flintlog.dialects.taskflux.store.segments import SegmentLog
+from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
+from flintlog.disk import Buffer, Disk, FailStop, File, write_all
+from flintlog.errors import LockedError, RefusedError
+
+_METADATA_SCRATCH = "metadata.new"
+_SNAPSHOT_SCRATCH = "snapshot.new"
+RECEIVED_SCRATCH = "snapshot.received"
+_SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How to open: where, with which limits, and how a new directory is made."""
+
+    data: str
+    settings: Settings
+    edition: str | None = None  # None: that of the directory; designed when it is new
+    preallocate: bool = False
+
+
+class Engine:
+    """An open directory. Its callers serialise the writing calls; every failure in one stops it for good."""
+
+    def __init__(self, disk: Disk, opening: Opening) -> None:
+        self.disk = disk
+        self.data = opening.data
+        self.limits = opening.settings.limits
+        self.failstop = FailStop(opening.data)
+        self._make_directories()
+        self._lock = self._take_lock()
+        try:
+            self._open(opening)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    # Opening
+
+    def _make_directories(self) -> None:
+        # A metadata file with content is written last when a directory is made: all names stand.
+        found = self.disk.stat(posixpath.join(self.data, lay.METADATA_FILE))
+        if found is None or found.size == 0:
+            self.disk.make_directory(posixpath.join(self.data, lay.LOG_DIRECTORY))
+
+    def _take_lock(self) -> File:
+        path = posixpath.join(self.data, lay.METADATA_FILE)
+        while True:
+            file = self.disk.open(path, "create")
+            if not file.lock():
+                file.close()
+                raise LockedError(
+                    "another process has this directory open for writing",
+                    file=self.data,
+                    advice="Close it there first; reading verbs work meanwhile",
+                )
+            named = self.disk.stat(path)
+            if named is not None and named.identity == file.stat().identity:
+                return file
+            file.close()  # it was replaced between open and lock
+
+    def _open(self, opening: Opening) -> None:
+        self.layout = self._layout(opening.edition)
+        found = survey(self.disk, self.data, layout=self.layout)
+        found.refuse_damage()
+        self.log = SegmentLog(self.disk, self.data, self.layout, self.limits, preallocate=opening.preallocate)
+        self.snapshot_index = found.base.index
+        self.snapshot_term = found.base.term
+        self.healed = [finding for finding in found.findings if finding.severity is Severity.REPAIRABLE]
+        self.survey: Survey | None = found
+        self._make_scratch()
+        self._open_log(found)
+        # A lost metadata file must not take the node back behind its own log.
+        self.metadata = found.metadata or Metadata(found.last_term)
+        if found.metadata is None:
+            self._create_rest()
+        # Names that a dead process left unsynced must not vanish under what is built on them.
+        self.disk.sync_directory(self.log_directory)
+        self.disk.sync_directory(self.data)
+        self._clean(found)
+
+    def _layout(self, edition: str | None) -> Layout:
+        found = files.detect_layout(self.disk, files.list_files(self.disk, self.data))
+        wanted = lay.layout_of(edition) if edition is not None else None
+        if found is not None and wanted is not None and found is not wanted:
+            raise RefusedError(
+                f"this directory is of the {found.edition} edition, not {wanted.edition}",
+                file=self.data,
+                advice=f"Leave the edition out, or use `flintlog migrate --edition {wanted.edition}`",
+            )
+        return found or wanted or lay.DESIGNED
+
+    def _open_log(self, found: Survey) -> None:
+        tail = found.tail
+        if tail is None:
+            self.log.create(found.base.index + 1)
+        else:
+            older = [file.first for file in found.covered] + [segment.first for segment in found.segments[:-1]]
+            self.log.open(older, tail)
+
+    def _create_rest(self) -> None:
+        path = posixpath.join(self.data, lay.SNAPSHOT_FILE)
+        if self.disk.stat(path) is None:
+            self.disk.open(path, "create").close()
+        self._publish_metadata(self.metadata)
+
+    def _make_scratch(self) -> None:
+        if not self.disk.is_directory(self.scratch):
+            self.disk.make_directory(self.scratch)
+
+    def _clean(self, found: Survey) -> None:
+        for name in found.leftovers:
+            self.disk.unlink(posixpath.join(self.data, name))
+        for name in found.listing.scratch:
+            if name in {f"{self.layout.scratch}/{own}" for own in _SCRATCH_FILES}:
+                self.disk.unlink(posixpath.join(self.data, name))
+
+    def take_survey(self) -> Survey:
+        """What opening saw, once; it holds the whole log in memory, so nobody keeps it."""
+        assert self.survey is not None
+        found, self.survey = self.survey, None
+        return found
+
+    # Places
+
+    @property
+    def log_directory(self) -> str:
+        return posixpath.join(self.data, lay.LOG_DIRECTORY)
+
+    @property
+    def scratch(self) -> str:
+        return posixpath.join(self.data, self.layout.scratch)
+
+    @property
+    def last(self) -> int:
+        return max(self.log.last, self.snapshot_index)
+
+    # Writing
+
+    def set_metadata(self, metadata: Metadata) -> None:
+        """Term and vote, durable on return."""
+        with self.failstop.guard():
+            self._publish_metadata(metadata)
+        self.metadata = metadata
+
+    def _publish_metadata(self, metadata: Metadata) -> None:
+        # Not in place: a torn metadata file would cost the vote. The new file is locked before it gets the name,
+        # so the name is locked at every moment.
+        file = self.disk.open(posixpath.join(self.scratch, _METADATA_SCRATCH), "create")
+        file.lock()
+        write_all(file, [self.layout.encode_metadata(metadata.term, metadata.vote)])
+        self.disk.install(file, posixpath.join(self.data, lay.METADATA_FILE))
+        self._lock.close()
+        self._lock = file
+
+    def state_at(self, index: int) -> State:
+        """The state after `index`, from the files alone: writers go on while it is built."""
+        found = survey(self.disk, self.data, layout=self.layout)
+        damage = [item for item in found.findings if item.severity is Severity.CORRUPT]
+        if damage:
+            raise damage[0].error(self.data)
+        return found.state(index)
+
+    def publish_snapshot(self, state: State) -> None:
+        """Put a snapshot in the place of the old one."""
+        chunks = encode_snapshot(state, self.layout)
+        head = next(chunks)  # a state that does not fit is refused here, before anything is touched
+        with self.failstop.guard():
+            self._publish(_chain(head, chunks))
+        self.snapshot_index, self.snapshot_term = state.index, state.term
+
+    def _publish(self, chunks: Iterable[Buffer]) -> None:
+        self.disk.publish(
+            posixpath.join(self.data, lay.SNAPSHOT_FILE), chunks, scratch=posixpath.join(self.scratch, _SNAPSHOT_SCRATCH)
+        )
+
+    def snapshot_due(self, commit_index: int) -> bool:
+        """Do the notes' rules ask for a snapshot?"""
+        return rules.snapshot_due(
+            self.layout.edition, self.limits.threshold, self.log.segment_firsts, self.snapshot_index, commit_index
+        )
+
+    def close(self) -> None:
+        self.failstop.close()
+        self.log.close()
+        self._lock.close()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What opening found and healed."""
+        return tuple(self.healed)
+
+
+def _chain(head: Buffer, rest: Iterable[Buffer]) -> Iterable[Buffer]:
+    yield head
+    yield from rest

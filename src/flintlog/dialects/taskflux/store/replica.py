@@ -1,0 +1,323 @@
+"""`ReplicaLog`: the Raft side of a taskflux directory, for whoever replicates it.
+
+It knows terms, votes, entries and snapshots, and leaves elections and messages to the Raft above. The commit
+index is not stored, as Raft has it: after opening it is the snapshot's index until somebody raises it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flintlog.core.finding import Finding
+from flintlog.dialects.taskflux import batch, files
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.batch import Blob
+from flintlog.dialects.taskflux.files import Segment
+from flintlog.dialects.taskflux.layout import Metadata
+from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
+from flintlog.dialects.taskflux.store.queue_store import opening_of
+from flintlog.disk import Disk, File
+from flintlog.errors import DamageError, RefusedError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the log. `data` is a delta; `layout.encode_delta` makes one."""
+
+    lsn: int
+    term: int
+    data: bytes
+
+
+class ReplicaLog:
+    """Log, metadata and snapshot of one Raft node. Thread-safe; every change is durable on return."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        edition: str | None = None,
+        soft_limit: int | None = None,
+        hard_limit: int | None = None,
+        snapshot_threshold: int | None = None,
+        data_directory: str | None = None,
+        preallocate: bool = False,
+        disk: Disk | None = None,
+    ) -> None:
+        disk = disk or Disk()
+        opening = opening_of(
+            disk,
+            path,
+            edition=edition,
+            preallocate=preallocate,
+            soft_limit=soft_limit,
+            hard_limit=hard_limit,
+            snapshot_threshold=snapshot_threshold,
+            data_directory=data_directory,
+        )
+        self._lock = threading.RLock()
+        self._engine = Engine(disk, opening)
+        self._last_term = self._engine.take_survey().last_term
+        self._commit = self._engine.snapshot_index
+        self._receiving: File | None = None
+
+    # What is here
+
+    @property
+    def term(self) -> int:
+        return self._engine.metadata.term
+
+    @property
+    def vote(self) -> int | None:
+        return self._engine.metadata.vote
+
+    @property
+    def first_lsn(self) -> int:
+        """The first entry that can still be read."""
+        return self._engine.log.first
+
+    @property
+    def last_lsn(self) -> int:
+        return self._engine.last
+
+    @property
+    def last_term(self) -> int:
+        """The term of the last entry, or of the snapshot when the log behind it is empty."""
+        return self._last_term
+
+    @property
+    def commit_index(self) -> int:
+        return self._commit
+
+    @property
+    def snapshot_lsn(self) -> int:
+        return self._engine.snapshot_index
+
+    @property
+    def snapshot_term(self) -> int:
+        return self._engine.snapshot_term
+
+    @property
+    def edition(self) -> str:
+        return self._engine.layout.edition
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What opening found and healed."""
+        return self._engine.findings
+
+    # Term and vote
+
+    def set_term(self, term: int, vote: int | None = None) -> None:
+        """Enter a term, or vote in it. Durable on return, so it may be answered."""
+        with self._lock:
+            current = self._engine.metadata
+            if term < current.term:
+                raise RefusedError(f"term {term} is below the current term {current.term}")
+            if term > self._engine.layout.term_max:
+                raise RefusedError(f"term {term} does not fit the {self.edition} edition")
+            if vote is not None and not 0 <= vote <= lay.INT32_MAX:
+                raise UsageError(f"{vote} is not a node id")
+            if term == current.term and current.vote not in (None, vote):
+                raise RefusedError(f"this node voted for {current.vote} in term {term} already")
+            self._engine.set_metadata(Metadata(term, vote))
+
+    # Entries
+
+    def append(self, term: int, datas: Sequence[bytes]) -> int:
+        """Append entries behind the last one; returns the LSN of the last."""
+        return self.append_entries(self.last_lsn + 1, [(term, data) for data in datas])
+
+    def append_entries(self, first: int, entries: Sequence[tuple[int, bytes]]) -> int:
+        """What a follower receives: entries (term, data) from LSN `first` on.
+
+        Entries that are here with the same term stay; from the first that differs on, the old ones are rolled
+        back and the new ones written. Returns the last LSN.
+        """
+        with self._lock:
+            self._engine.failstop.check()
+            if first > self.last_lsn + 1:
+                raise RefusedError(
+                    f"entries from LSN {first} on would leave a gap: the log ends at {self.last_lsn}",
+                    advice="Send the entries between, or a snapshot",
+                )
+            self._check_terms(entries)
+            at = self._first_conflict(first, entries)
+            if at < len(entries):
+                if first + at <= self.last_lsn:
+                    self.roll_back(first + at)
+                self._write(entries[at:])
+            return self.last_lsn
+
+    def _check_terms(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        for term, data in entries:
+            if not lay.TERM_FIRST <= term <= self._engine.layout.term_max:
+                raise UsageError(f"{term} is not a term of the {self.edition} edition")
+            if len(data) > lay.DATA_SIZE_MAX:
+                raise UsageError(f"an entry of {len(data)} bytes is over the limit of {lay.DATA_SIZE_MAX}")
+
+    def _first_conflict(self, first: int, entries: Sequence[tuple[int, bytes]]) -> int:
+        """How many of the entries are here already, with the same term."""
+        here = min(len(entries), self.last_lsn + 1 - first)
+        covered = min(max(self._engine.snapshot_index + 1 - first, 0), here)
+        at = covered
+        for entry in self.entries(first + covered, here - covered):
+            if entry.term != entries[at][0]:
+                break
+            at += 1
+        return at
+
+    def _write(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        blobs: list[Blob] = []
+        begin = 0
+        for at in range(1, len(entries) + 1):
+            if at == len(entries) or entries[at][0] != entries[begin][0]:
+                term = entries[begin][0]
+                blobs.append(batch.several(self._engine.layout, term, [data for _, data in entries[begin:at]]))
+                begin = at
+        with self._engine.failstop.guard():
+            self._engine.log.append(blobs, committed=self._commit)
+        self._last_term = entries[-1][0]
+
+    def roll_back(self, first_gone: int) -> None:
+        """Forget the entries from `first_gone` on. Committed ones are never forgotten."""
+        with self._lock:
+            if first_gone <= self._commit:
+                raise RefusedError(
+                    f"LSN {first_gone} is committed (commit index {self._commit}) and cannot be rolled back",
+                    advice="A Raft node that asks for this has lost its term or its log",
+                )
+            if first_gone > self.last_lsn:
+                return
+            with self._engine.failstop.guard():
+                self._engine.log.roll_back(first_gone)
+            last = self.last_lsn
+            self._last_term = self._engine.snapshot_term if last == self.snapshot_lsn else self.term_of(last)
+
+    def commit(self, index: int) -> None:
+        """The cluster has agreed on everything up to `index`. Writes a snapshot when the rules ask for one."""
+        with self._lock:
+            self._engine.failstop.check()
+            if index > self.last_lsn:
+                raise RefusedError(f"LSN {index} is not in the log, which ends at {self.last_lsn}")
+            self._commit = max(self._commit, index)
+            if self._engine.snapshot_due(self._commit):
+                self.snapshot()
+
+    def entries(self, first: int, limit: int | None = None) -> Iterator[Entry]:
+        """Entries from LSN `first` on, in order."""
+        lsn = first
+        left = self.last_lsn + 1 - first if limit is None else min(limit, self.last_lsn + 1 - first)
+        if left <= 0:
+            return
+        if first < self.first_lsn:
+            raise RefusedError(
+                f"LSN {first} is below {self.first_lsn}, the first one that is still here",
+                advice="Older entries are in the snapshot",
+            )
+        while left > 0:
+            segment, at = self._engine.log.read(lsn)
+            for entry in _entries_of(segment, at, left, self._engine.layout.record_header_size):
+                yield entry
+                lsn += 1
+                left -= 1
+
+    def term_of(self, lsn: int) -> int:
+        """The term of an entry, or of the snapshot at its index."""
+        if lsn == self._engine.snapshot_index:
+            return self._engine.snapshot_term
+        return next(self.entries(lsn, 1)).term
+
+    # Snapshots
+
+    def snapshot(self) -> int:
+        """Write the committed state to a snapshot and remove the segments it covers; returns its LSN."""
+        with self._lock:
+            if self._commit > self._engine.snapshot_index:
+                self._engine.publish_snapshot(self._engine.state_at(self._commit))
+                with self._engine.failstop.guard():
+                    self._engine.log.remove_covered(self._commit)
+            return self._engine.snapshot_index
+
+    def read_snapshot(self, chunk_size: int = 1 << 20) -> Iterator[bytes]:
+        """The bytes of the snapshot file, to send to another node."""
+        path = posixpath.join(self._engine.data, lay.SNAPSHOT_FILE)
+        with self._engine.disk.open(path) as file:
+            size = file.size()
+            for offset in range(0, size, chunk_size):
+                yield file.pread(min(chunk_size, size - offset), offset)
+
+    def receive_snapshot(self, chunks: Iterable[bytes]) -> int:
+        """Install a snapshot that another node sent; returns its LSN.
+
+        It is received into the scratch directory and checked whole before it takes the place of the old one.
+        The log stays where it agrees with the snapshot and is dropped where it does not.
+        """
+        with self._lock:
+            engine = self._engine
+            scratch = posixpath.join(engine.scratch, RECEIVED_SCRATCH)
+            with engine.failstop.guard():
+                file = engine.disk.open(scratch, "create")
+                file.truncate(0)
+            with file:
+                offset = 0
+                for chunk in chunks:
+                    with engine.failstop.guard():
+                        file.pwrite(chunk, offset)
+                    offset += len(chunk)
+                index, term = self._check_received(file)
+                with engine.failstop.guard():
+                    self._install(file, index, term)
+            return index
+
+    def _check_received(self, file: File) -> tuple[int, int]:
+        try:
+            base = files.read_snapshot(file.view(copy=True), self._engine.layout)
+        except DamageError as error:
+            error.file = file.path
+            error.advice = "Nothing was changed; ask for the snapshot again"
+            raise
+        if base.index < self._commit:
+            raise RefusedError(f"a snapshot at LSN {base.index} is behind the commit index {self._commit}")
+        return base.index, base.term
+
+    def _install(self, file: File, index: int, term: int) -> None:
+        engine = self._engine
+        here = self.first_lsn <= index <= engine.log.last
+        agrees = here and self.term_of(index) == term
+        if here and not agrees:
+            # Entries that contradict a snapshot were never committed. They go first: a crash between the two
+            # steps leaves a shorter log, never a snapshot that disagrees with the log behind it.
+            engine.log.roll_back(max(self._commit + 1, self.first_lsn))
+        engine.disk.install(file, posixpath.join(engine.data, lay.SNAPSHOT_FILE))
+        engine.snapshot_index, engine.snapshot_term = index, term
+        self._commit = index
+        if agrees:
+            engine.log.remove_covered(index)
+        else:
+            engine.log.restart(index + 1)
+            self._last_term = term
+
+    def close(self) -> None:
+        with self._lock:
+            self._engine.close()
+
+    def __enter__(self) -> ReplicaLog:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _entries_of(segment: Segment, at: int, count: int, header_size: int) -> Iterator[Entry]:
+    records = segment.records[at : at + count]
+    view = segment.view
+    for place, (offset, length, term) in enumerate(
+        zip(records.offset.tolist(), records.length.tolist(), records.term.tolist(), strict=True)
+    ):
+        begin = offset + header_size
+        yield Entry(segment.first + at + place, term, bytes(view[begin : begin + length]))

@@ -1,0 +1,235 @@
+"""The segmented log, open for writing: append, roll, roll back, remove what a snapshot covers.
+
+Order of durable steps, and why a crash between any two of them is harmless:
+- append: records and end marker in one write, one sync; then they count.
+- roll: the old segment is synced by its last append before the new file exists. The new file's header goes
+  with its first records; its name is synced before these count. A name without content is an empty newest
+  segment.
+- roll back: later segments go from the last to the first, each removal synced, so no gap can appear; then the
+  segment that stays is cut and synced.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux import rules, scan
+from flintlog.dialects.taskflux.batch import Blob
+from flintlog.dialects.taskflux.files import Segment, SegmentFile, read_segment
+from flintlog.dialects.taskflux.layout import Layout
+from flintlog.dialects.taskflux.rules import Limits
+from flintlog.disk import Disk, File
+
+BLANK = lay.SEGMENT_HEADER_SIZE
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The newest segment. `end` is the offset behind its last record."""
+
+    file: File
+    first: int
+    end: int = BLANK
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    has_header: bool = True
+    clean: bool = True  # nothing but zeros behind the end marker
+
+    @property
+    def next(self) -> int:
+        return self.first + len(self.starts)
+
+
+class SegmentLog:
+    """Segments that follow each other without a gap; the newest one is written."""
+
+    def __init__(self, disk: Disk, data: str, layout: Layout, limits: Limits, *, preallocate: bool) -> None:
+        self._disk = disk
+        self._data = data
+        self._directory = posixpath.join(data, lay.LOG_DIRECTORY)
+        self._layout = layout
+        self._limits = limits
+        self._preallocate = preallocate
+        self._sealed: list[int] = []  # first LSNs
+        self._tail: _Tail
+
+    # Opening
+
+    def open(self, older: Sequence[int], tail: Segment) -> None:
+        """Take over segments that were read; cut what is torn, and sync what another process left unsynced."""
+        self._sealed = list(older)
+        self._tail = self._take_over(tail)
+
+    def create(self, first: int) -> None:
+        """Begin with one empty segment."""
+        self._tail = self._new_segment(first)
+        self._write([], [])
+
+    def _take_over(self, segment: Segment) -> _Tail:
+        file = self._disk.open(posixpath.join(self._data, segment.file.name), "write")
+        starts = array("q", segment.records.offset.tobytes())
+        tail = _Tail(file, segment.first, segment.end, starts, clean=not segment.stale_bytes)
+        if segment.uninitialised:
+            file.truncate(0)
+            tail.has_header = False
+        elif segment.damage is not None:
+            self._cut(tail)
+        file.sync()  # what we read may be in the page cache only; nobody may build on it before it is durable
+        return tail
+
+    def close(self) -> None:
+        self._tail.file.close()
+
+    # What is here
+
+    @property
+    def first(self) -> int:
+        return self._sealed[0] if self._sealed else self._tail.first
+
+    @property
+    def last(self) -> int:
+        return self._tail.next - 1
+
+    @property
+    def segment_firsts(self) -> list[int]:
+        return [*self._sealed, self._tail.first]
+
+    @property
+    def tail_size(self) -> int:
+        """The size that the limits speak of."""
+        return max(self._tail.end, lay.SEGMENT_EMPTY_SIZE)
+
+    # Writing
+
+    def append(self, blobs: Sequence[Blob], *, committed: int) -> None:
+        """Write records behind the last one; they are durable on return. Rolls by the rules."""
+        if self._limits.rolls(self.tail_size, all_committed=committed >= self.last) and self._tail.starts:
+            self._roll()
+        full_at = self._limits.full_at(self._layout.edition)
+        pending: list[bytes | bytearray | memoryview] = []
+        starts: list[np.ndarray] = []
+        end = self._tail.end
+        for blob in blobs:
+            done = 0
+            while done < blob.count:
+                held = end - self._tail.end
+                if (end >= full_at and end > BLANK) or held >= scan.COMMIT_BYTES_MAX:
+                    self._write(pending, starts)
+                    pending, starts = [], []
+                    if end >= full_at:
+                        self._roll()
+                    end = self._tail.end
+                    held = 0
+                room = min(full_at - end, scan.COMMIT_BYTES_MAX - held)
+                piece, begins, done = _take(blob, done, room)
+                pending.append(piece)
+                starts.append(begins + end)
+                end += len(piece)
+        self._write(pending, starts)
+
+    def _write(self, pieces: list[bytes | bytearray | memoryview], starts: list[np.ndarray]) -> None:
+        tail = self._tail
+        if not tail.clean:
+            self._cut(tail)
+            tail.file.sync()  # stale records must be gone before new ones can end where they begin
+        new_name = not tail.has_header
+        header = [] if tail.has_header else [self._layout.segment_header()]
+        at = tail.end if tail.has_header else 0
+        tail.file.pwrite(b"".join([*header, *pieces, lay.END_MARKER]), at)
+        tail.file.sync()
+        if new_name:
+            self._disk.sync_directory(self._directory)
+            tail.has_header = True
+        for begins in starts:
+            tail.starts.frombytes(begins.tobytes())
+        tail.end += sum(map(len, pieces))
+
+    def _cut(self, tail: _Tail) -> None:
+        """Make the segment end behind its last record."""
+        tail.file.truncate(tail.end)
+        tail.file.pwrite(lay.END_MARKER, tail.end)
+        tail.clean = True
+
+    def _new_segment(self, first: int) -> _Tail:
+        file = self._disk.open(self._path(first), "create")
+        file.truncate(self._limits.soft if self._preallocate else 0)
+        return _Tail(file, first, has_header=False)
+
+    def _roll(self) -> None:
+        fresh = self._new_segment(self._tail.next)
+        self._tail.file.close()
+        self._sealed.append(self._tail.first)
+        self._tail = fresh
+
+    def roll_back(self, first_gone: int) -> None:
+        """Forget the entries from `first_gone` on, also across segments."""
+        while self._tail.first >= first_gone and self._sealed:
+            self._tail.file.close()
+            self._disk.unlink(self._path(self._tail.first))
+            self._disk.sync_directory(self._directory)
+            self._tail = self._take_over(self._read(self._sealed.pop(), newest=True))
+        tail = self._tail
+        keep = first_gone - tail.first
+        if keep >= len(tail.starts):
+            return
+        tail.end = tail.starts[keep]
+        del tail.starts[keep:]
+        self._cut(tail)
+        tail.file.sync()
+
+    def restart(self, first: int) -> None:
+        """Drop every segment and begin anew at `first`: a snapshot has replaced them."""
+        old = [*self._sealed, self._tail.first]
+        self._tail.file.close()
+        self._sealed = []
+        self.create(first)
+        for gone in old:
+            self._disk.unlink(self._path(gone))
+
+    def remove_covered(self, snapshot_index: int) -> int:
+        """Remove segments that hold only LSNs below the snapshot's; returns how many.
+
+        Nothing is synced: a removal that a crash undoes leaves a segment that opening recognises and removes.
+        """
+        count = rules.superfluous(self.segment_firsts, snapshot_index)
+        for first in self._sealed[:count]:
+            self._disk.unlink(self._path(first))
+        del self._sealed[:count]
+        return count
+
+    # Reading
+
+    def read(self, lsn: int) -> tuple[Segment, int]:
+        """The segment that holds `lsn`, and its place in it."""
+        firsts = self.segment_firsts
+        first = firsts[bisect_right(firsts, lsn) - 1]
+        segment = self._read(first, newest=first == self._tail.first)
+        return segment, lsn - first
+
+    def _read(self, first: int, *, newest: bool) -> Segment:
+        name = f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}"
+        found = self._disk.stat(posixpath.join(self._data, name))
+        size = found.size if found else 0
+        return read_segment(self._disk, self._data, SegmentFile(name, first, size), self._layout, newest=newest)
+
+    def _path(self, first: int) -> str:
+        return posixpath.join(self._directory, lay.segment_name(first))
+
+
+def _take(blob: Blob, done: int, room: int) -> tuple[bytes | bytearray | memoryview, np.ndarray, int]:
+    """The records of `blob` from `done` on that fit: all whose start lies within `room`, at least one."""
+    if blob.ends is None:
+        return blob.data, np.zeros(1, np.int64), 1
+    begin = int(blob.ends[done - 1]) if done else 0
+    # The record that crosses the line still belongs to this segment: limits are looked at between records.
+    upto = min(int(np.searchsorted(blob.ends, begin + room, side="left")) + 1, blob.count)
+    upto = max(upto, done + 1)
+    end = int(blob.ends[upto - 1])
+    begins = np.concatenate([[begin], blob.ends[done : upto - 1]]).astype(np.int64) - begin
+    return memoryview(blob.data)[begin:end], begins, upto

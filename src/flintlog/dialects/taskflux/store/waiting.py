@@ -1,0 +1,205 @@
+"""The records of one queue that wait in memory: lowest key first, first in first out among equal keys.
+
+Records come one by one or in *runs* (what opening found; a batch). A run stays as columns and is walked by a
+cursor; only its next record stands in the heap. So a million records cost no million objects to load.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+_BLOCK = 1024  # records of a run that are turned into Python objects at a time
+
+
+class Record(NamedTuple):
+    """What an application sees of a record."""
+
+    id: int
+    key: int
+    payload: bytes
+
+
+class Run:
+    """Records as columns in dequeue order."""
+
+    def __init__(self, ids: Ints, keys: Ints, orders: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
+        self._ids = ids
+        self._keys = keys
+        self._orders = orders
+        self._arena = memoryview(arena)
+        self._offsets = offsets
+        self._at = 0
+        self._removed: set[int] = set()  # places
+        self._by_id: Ints | None = None
+        self._block: list[tuple[int, int, int, int, int]] = []
+        self._block_begin = 0
+
+    def head(self) -> tuple[int, int, int] | None:
+        """(key, order, id) of the next record; None at the end."""
+        while self._at in self._removed:
+            self._removed.discard(self._at)
+            self._at += 1
+        if self._at >= len(self._ids):
+            return None
+        key, order, id_, _, _ = self._row()
+        return key, order, id_
+
+    def payload(self) -> bytes:
+        """The payload of the next record."""
+        _, _, _, begin, end = self._row()
+        return bytes(self._arena[begin:end])
+
+    def advance(self) -> None:
+        self._at += 1
+
+    def _row(self) -> tuple[int, int, int, int, int]:
+        place = self._at - self._block_begin
+        if not 0 <= place < len(self._block):
+            begin, end = self._at, self._at + _BLOCK
+            self._block = list(
+                zip(
+                    self._keys[begin:end].tolist(),
+                    self._orders[begin:end].tolist(),
+                    self._ids[begin:end].tolist(),
+                    self._offsets[begin:end].tolist(),
+                    self._offsets[begin + 1 : end + 1].tolist(),
+                    strict=True,
+                )
+            )
+            self._block_begin, place = begin, 0
+        return self._block[place]
+
+    def remove(self, id_: int) -> Record | None:
+        """Take a record out of the middle; None when it is not here."""
+        if self._by_id is None:
+            self._by_id = np.argsort(self._ids)
+        slot = int(np.searchsorted(self._ids, id_, sorter=self._by_id))
+        if slot >= len(self._ids):
+            return None
+        place = int(self._by_id[slot])
+        if self._ids[place] != id_ or place < self._at or place in self._removed:
+            return None
+        self._removed.add(place)
+        return Record(id_, int(self._keys[place]), bytes(self._arena[self._offsets[place] : self._offsets[place + 1]]))
+
+
+class Waiting:
+    """A queue in memory. Not thread-safe: its store holds a lock."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, Run | None]] = []
+        self._loose: dict[int, tuple[int, bytes]] = {}  # id to key and payload, of records added one by one
+        self._runs: list[Run] = []
+        self._order = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, id_: int, key: int, payload: bytes) -> None:
+        """Behind all that have the same key."""
+        heapq.heappush(self._heap, (key, self._order, id_, None))
+        self._loose[id_] = (key, payload)
+        self._order += 1
+        self._count += 1
+
+    def put_run(self, ids: Ints, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
+        """Many at once, in the order of the columns among equal keys."""
+        count = len(ids)
+        if not count:
+            return
+        orders = np.arange(self._order, self._order + count, dtype=np.int64)
+        self._order += count
+        self._count += count
+        if count > 1 and np.any(keys[1:] < keys[:-1]):
+            by_key = np.argsort(keys, kind="stable")
+            lengths = np.diff(offsets)[by_key]
+            arena, offsets = _reordered(arena, offsets, by_key, lengths)
+            ids, keys, orders = ids[by_key], keys[by_key], orders[by_key]
+        run = Run(ids, keys, orders, arena, offsets)
+        self._runs.append(run)
+        self._push(run)
+
+    def _push(self, run: Run) -> None:
+        head = run.head()
+        if head is None:
+            self._runs.remove(run)
+        else:
+            heapq.heappush(self._heap, (*head, run))
+
+    def pop(self) -> Record | None:
+        """The first record, taken out."""
+        record = self.peek()
+        if record is None:
+            return None
+        _, _, id_, run = heapq.heappop(self._heap)
+        self._count -= 1
+        if run is None:
+            del self._loose[id_]
+        else:
+            run.advance()
+            self._push(run)
+        return record
+
+    def peek(self) -> Record | None:
+        """The first record."""
+        while self._heap:
+            key, order, id_, run = self._heap[0]
+            if run is None:
+                found = self._loose.get(id_)
+                if found is not None:
+                    return Record(id_, key, found[1])
+                heapq.heappop(self._heap)  # removed meanwhile
+            else:
+                if run.head() == (key, order, id_):
+                    return Record(id_, key, run.payload())
+                heapq.heappop(self._heap)  # the run's head was removed: its next one takes its place
+                self._push(run)
+        return None
+
+    def remove(self, id_: int) -> Record | None:
+        """Take one record out by its id."""
+        loose = self._loose.pop(id_, None)
+        if loose is not None:
+            self._count -= 1
+            return Record(id_, *loose)
+        for run in self._runs:
+            record = run.remove(id_)
+            if record is not None:
+                self._count -= 1
+                return record
+        return None
+
+    def __iter__(self) -> Iterator[Record]:
+        """All records in dequeue order; leaves the queue as it is."""
+        copy = Waiting()
+        copy._heap = list(self._heap)
+        copy._loose = dict(self._loose)
+        copy._runs = [_copied(run) for run in self._runs]
+        twin = {id(run): other for run, other in zip(self._runs, copy._runs, strict=True)}
+        copy._heap = [(key, order, id_, twin[id(run)] if run else None) for key, order, id_, run in self._heap]
+        copy._count = self._count
+        while (record := copy.pop()) is not None:
+            yield record
+
+
+def _copied(run: Run) -> Run:
+    other = Run(run._ids, run._keys, run._orders, run._arena.obj, run._offsets)
+    other._at = run._at
+    other._removed = set(run._removed)
+    return other
+
+
+def _reordered(
+    arena: bytes | bytearray, offsets: Ints, order: Ints, lengths: Ints
+) -> tuple[bytes | bytearray, Ints]:
+    from flintlog.columns.gather import gather
+
+    return gather([memoryview(arena)], np.zeros(len(order), np.int32), offsets[:-1][order], lengths)
