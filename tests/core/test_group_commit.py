@@ -33,7 +33,7 @@ class Device:
 
 
 def start(work):
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
 

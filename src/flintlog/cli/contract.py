@@ -1,5 +1,7 @@
 """The fields of `--json`, verb by verb, in the order they are printed: a contract that scripts rely on.
 
+The fields of `state` are each dialect's own; its `state_schema` names them.
+
 `docs/cli.md` is written from these tables, and the tests compare them with what the verbs print.
 """
 
@@ -27,7 +29,7 @@ FINDING_FIELDS: Fields = (
 )
 
 INVENTORY_FIELDS: Fields = (
-    ("dialect", "`taskflux`, `zmqraft`, `mpy6a` or `limestone`"),
+    ("dialect", "the dialect of the directory"),
     ("edition", "`designed`, `shipped`, or null where a dialect has only one"),
     ("path", "the log directory"),
     ("files", "a list of files, see below"),
@@ -39,7 +41,7 @@ INVENTORY_FIELDS: Fields = (
 )
 
 ENTRY_FIELDS: Fields = (
-    ("dialect", "`taskflux`, `zmqraft`, `mpy6a` or `limestone`"),
+    ("dialect", "the dialect of the directory"),
     ("file", "path inside the log directory"),
     ("offset", "where the entry's bytes begin"),
     ("length", "how many there are, header and padding included"),
@@ -71,7 +73,3 @@ PLAN_FIELDS: Fields = (
     ("applied", "whether the plan was carried out"),
     ("done", "one sentence that says what was done, or null"),
 )
-
-STATE_FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "taskflux": ("queue name, then dequeue order", ("queue", "id", "key", "payload")),
-}

@@ -176,11 +176,8 @@ class TextOutput:
 
     def _findings(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
-            place = "" if finding.file is None else f" {visible(finding.file)}"
-            if finding.offset is not None:
-                place += f", byte {finding.offset}"
             severity = self._screen.paint(finding.severity.value, HEALTH_STYLES[finding.severity.value])
-            self._line(f"{severity}:{place}: {_sentence(finding)} [{finding.code}]")
+            self._line(f"{severity}: {_place(finding)}{_sentence(finding)} [{finding.code}]")
 
     def _facts(self, facts: dict[str, Any]) -> None:
         for name, value in facts.items():
@@ -220,6 +217,13 @@ def _range(inventory: Inventory) -> str:
     if inventory.first is None or inventory.last is None:
         return "no entries"
     return f"{_position_cell(inventory.first)} to {_position_cell(inventory.last)}"
+
+
+def _place(finding: Finding) -> str:
+    if finding.file is None:
+        return ""
+    byte = "" if finding.offset is None else f", byte {finding.offset}"
+    return f"{visible(finding.file)}{byte}: "
 
 
 def _sentence(finding: Finding) -> str:

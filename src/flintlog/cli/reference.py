@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from flintlog.cli import contract
 from flintlog.cli.contract import Fields
-from flintlog.cli.main import EXIT_STATUSES, VERBS, build_parser, verb_parser
+from flintlog.cli.main import EXIT_STATUSES, VERBS, verb_parser
 from flintlog.cli.verb import Verb
+from flintlog.core.dialect import dialect, dialect_names
 
 _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "inspect": ("One object", contract.INVENTORY_FIELDS),
@@ -19,6 +20,12 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "snapshot": ("One object", contract.PLAN_FIELDS),
     "migrate": ("One object", contract.PLAN_FIELDS),
 }
+
+_INTRODUCTION = """\
+`flintlog VERB DIR`. The dialect of the directory is detected. Data goes to the standard output, talk to
+the standard error. A terminal gets colour (not with `NO_COLOR`) and lines cut to its width; a pipe gets plain
+text, whole. `--json` prints one object per line; bytes are lower-case hex, a position is a number, or a list
+where it has several parts."""
 
 
 def reference() -> str:
@@ -31,10 +38,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "Written by `make docs` from the parsers; change it there."
     yield ""
-    yield f"`flintlog VERB DIR`. {build_parser().description} Data goes to the standard output, talk to the standard"
-    yield "error. A terminal gets colour (not with `NO_COLOR`) and lines cut to its width; a pipe gets plain text, whole."
-    yield "`--json` prints one object per line with bytes as lower-case hex; positions are a number, or a list where they"
-    yield "have several parts."
+    yield _INTRODUCTION
     yield ""
     yield from _exit_statuses()
     for verb in VERBS:
@@ -98,12 +102,13 @@ def _json(verb: Verb) -> Iterator[str]:
         yield from _field_table(contract.BYTE_FIELDS)
     if verb.name == "state":
         yield ""
-        yield "`--json`: one object per line, in this order and with these fields."
+        yield "`--json`: one object per line, with these fields, in the order that the dialect's page tells."
         yield ""
-        yield "| dialect | order | fields |"
-        yield "|---|---|---|"
-        for dialect, (order, names) in contract.STATE_FIELDS.items():
-            yield f"| {dialect} | {order} | {', '.join(f'`{name}`' for name in names)} |"
+        yield "| dialect | fields |"
+        yield "|---|---|"
+        for name in dialect_names():
+            columns = ", ".join(f"`{column}`" for column in dialect(name).state_schema().names)
+            yield f"| {name} | {columns} |"
 
 
 def _field_table(fields: Fields) -> Iterator[str]:

@@ -1,0 +1,63 @@
+"""Progress: rate and time left on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from flintlog.cli.progress import ProgressLine, progress, progress_text
+from flintlog.core.dialect import no_progress
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "elapsed", "text"),
+    [
+        (0, 1 << 30, 0.0, "verify: 0% of 1.0 GiB, 0 B/s"),
+        (512 << 20, 1 << 30, 1.0, "verify: 50% of 1.0 GiB, 512.0 MiB/s, 1 s left"),
+        (1 << 20, 1 << 30, 1.0, "verify: 0% of 1.0 GiB, 1.0 MiB/s, 17 min 3 s left"),
+        (1 << 20, 1 << 40, 1.0, "verify: 0% of 1.0 TiB, 1.0 MiB/s, 291 h 16 min left"),
+        (9, 9, 1.0, "verify: 100% of 9 B, 9 B/s, 0 s left"),
+        (12, 9, 1.0, "verify: 100% of 9 B, 12 B/s, 0 s left"),
+        (0, 0, 1.0, "verify: 100% of 0 B, 0 B/s"),
+    ],
+)
+def test_progress_tells_share_rate_and_time_left(done, total, elapsed, text):
+    assert progress_text("verify", done, total, elapsed) == text
+
+
+def test_the_line_is_drawn_over_itself_ten_times_a_second_at_most_and_erased():
+    clock, stream = Clock(), io.StringIO()
+    line = ProgressLine("verify", stream, clock)
+    for step in range(1, 101):
+        clock.now = 100.0 + step / 100
+        line(step, 100)
+    drawn = stream.getvalue().count("\r")
+    assert 5 <= drawn <= 10
+    assert "\n" not in stream.getvalue()
+    line.erase()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_what_ends_at_once_draws_nothing():
+    clock, stream = Clock(), io.StringIO()
+    line = ProgressLine("verify", stream, clock)
+    line(100, 100)
+    line.erase()
+    assert stream.getvalue() == ""
+
+
+def test_in_a_pipe_there_is_no_progress(capsys):
+    with progress("verify") as tick:
+        assert tick is no_progress
+        tick(1, 2)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
