@@ -1,4 +1,4 @@
-"""A store as small as one can be: a header, then records of length, checksum and bytes in one file.
+"""A store as small as one can be: a header, then records of length, checksum and bytes, in one file.
 
 `ToyLog` keeps every promise. The flags of `Habits` each break one, as careless stores do.
 """
@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from flintlog.disk import Disk, FailStop
+from flintlog.disk import Disk, FailStop, write_all
+from flintlog.errors import DiskError
 from flintlog.testing import History, Scenario, Suite
 
 HEADER = b"TOYLOG1\n"
 ROOT = "/toy/log"
-PATH = f"{ROOT}/records"
 
 
 @dataclass(frozen=True)
@@ -28,35 +29,38 @@ class Habits:
     checks_sums: bool = True
     syncs_at_recovery: bool = True
     stops_after_failure: bool = True
+    tells_failed_syncs: bool = True
+    keeps_errors_in_tree: bool = True
 
 
 RIGHT = Habits()
 
 
 class ToyLog:
-    def __init__(self, disk: Disk, habits: Habits = RIGHT) -> None:
+    def __init__(self, disk: Disk, habits: Habits = RIGHT, root: str = ROOT) -> None:
         self._habits = habits
-        self._stop = FailStop(ROOT)
+        self._root = root
+        self._stop = FailStop(root)
         self._unsynced = False
-        disk.make_directory(ROOT)
-        if disk.stat(PATH) is None:
+        disk.make_directory(root)
+        if disk.stat(f"{root}/records") is None:
             self._create(disk)
         elif habits.syncs_at_recovery:
-            disk.sync_directory(ROOT)
-        self._file = disk.open(PATH, "write")
+            disk.sync_directory(root)
+        self._file = disk.open(f"{root}/records", "write")
         self.records: list[bytes] = []
         self._end = len(HEADER)
         self._recover()
 
     def _create(self, disk: Disk) -> None:
+        path, scratch = f"{self._root}/records", f"{self._root}/scratch"
         if self._habits.syncs_names:
-            disk.publish(PATH, [HEADER], scratch=f"{ROOT}/scratch")
+            disk.publish(path, [HEADER], scratch=scratch)
             return
-        with disk.open(f"{ROOT}/scratch", "create") as file:
-            file.truncate(0)
-            file.pwrite(HEADER, 0)
+        with disk.open(scratch, "create") as file:
+            write_all(file, [HEADER])
             file.sync()
-        disk.rename(f"{ROOT}/scratch", PATH)
+        disk.rename(scratch, path)
 
     def _recover(self) -> None:
         content = self._file.pread(self._file.size(), 0)
@@ -81,11 +85,19 @@ class ToyLog:
         return record
 
     def append(self, *records: bytes) -> None:
-        if self._habits.stops_after_failure:
-            with self._stop.guard():
-                self._append(records)
-        else:
+        guard = self._stop.guard() if self._habits.stops_after_failure else nullcontext()
+        with guard, self._mistakes():
             self._append(records)
+
+    @contextmanager
+    def _mistakes(self) -> Iterator[None]:
+        try:
+            yield
+        except DiskError as error:
+            if not self._habits.keeps_errors_in_tree:
+                raise OSError(error.errno, "bare") from error
+            if self._habits.tells_failed_syncs or error.call != "fsync":
+                raise
 
     def _append(self, records: Sequence[bytes]) -> None:
         if self._unsynced:
@@ -181,3 +193,4 @@ def suite(habits: Habits, name: str = "SUITE") -> Suite:
 
 
 SUITE = suite(RIGHT)
+BAD_SUM = suite(Habits(checks_sums=False), "BAD_SUM")

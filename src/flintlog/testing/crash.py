@@ -169,7 +169,7 @@ def _tears(call: int, write: Write, torn_bytes: int) -> Iterator[Pick]:
         yield Pick("zero", call, at)
     if size > PAGE_BYTES:
         pages = range(-write.offset % PAGE_BYTES, size, PAGE_BYTES)
-        for at in sorted({0, pages[len(pages) // 2]}):
+        for at in sorted({0, pages[0], pages[len(pages) // 2]}):
             yield Pick("hole", call, at)
 
 

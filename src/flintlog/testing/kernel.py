@@ -141,9 +141,9 @@ class MemoryKernel:
 
     def sync(self, handle: int) -> None:
         held = self._handle(handle)
-        self._content(held)
         site, elided = self._site()
-        self.log.append(Sync(held.path, held.inode, site, elided))
+        made = SyncDirectory if held.inode in self._names else Sync
+        self.log.append(made(held.path, held.inode, site, elided))
 
     def map(self, handle: int, size: int) -> memoryview:
         # A copy: a page that changes under its reader is no promise of a mapping.
@@ -174,10 +174,10 @@ class MemoryKernel:
     def rename(self, source: str, target: str) -> None:
         with self._mutex:
             directory, name = self._place(source)
+            new_directory, new_name = self._place(target)
             inode = self._names[directory].get(name)
             if inode is None:
                 raise _error(errno.ENOENT, source)
-            new_directory, new_name = self._place(target)
             self._check_replaceable(inode, self._names[new_directory].get(new_name), target)
             if directory == new_directory:
                 if name != new_name:

@@ -1,8 +1,8 @@
 """The second lane: a real process on a real directory, killed at a random moment, again and again.
 
-The crash images show what a power failure may leave; this shows that nothing false was assumed about the system.
-The child works under load and tells over its standard output what it issues and what was acknowledged. The parent
-kills it, recovers the directory and checks; the next child goes on from there.
+The crash images show what a power failure may leave; this shows that nothing false was assumed about the
+system. The child works under load and tells over its standard output what it issues and what is acknowledged.
+The parent kills it, recovers the directory and checks; the next child goes on from there.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Sites:
         """The chain of lines that led here."""
         frame: FrameType | None = sys._getframe(1)
         labels = self._labels
-        parts = []
+        parts: list[str] = []
         while frame is not None:
             key = (frame.f_code.co_filename, frame.f_lineno)
             if key not in labels:
