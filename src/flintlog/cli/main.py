@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from flintlog.cli.demo import DEMO
 from flintlog.cli.dump import DUMP
 from flintlog.cli.look import INSPECT, VERIFY
 from flintlog.cli.output import choose_output
@@ -22,7 +23,7 @@ from flintlog.cli.upkeep import MIGRATE, REPAIR, SNAPSHOT
 from flintlog.cli.verb import Verb
 from flintlog.errors import EXIT_REFUSED, FlintlogError
 
-VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, MIGRATE)
+VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, MIGRATE, DEMO)
 
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
