@@ -167,6 +167,16 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path):
     assert done.returncode == 141
 
 
+def test_a_full_disk_behind_the_output_is_told_and_refused(tmp_path):
+    log = materialise("single-segment", tmp_path)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "state", str(log)], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr == "flintlog: the output could not be written: No space left on device\n"
+
+
 def on_a_terminal(*arguments, **environment):
     """What the command prints when its output is a terminal."""
     mine, its = pty.openpty()

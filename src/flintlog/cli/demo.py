@@ -116,8 +116,8 @@ DEMO = Verb(
     name="demo",
     summary="write sample queues to .demo and walk through them",
     description=(
-        "Writes sample queues to a new directory below .demo, shows them with the other verbs, tears a record "
-        "as a crash does, repairs it and takes a snapshot. Prints each command in front of its output."
+        "Writes sample queues to a new directory below .demo, shows them with the other verbs, tears a "
+        "record as a crash does, repairs it and takes a snapshot. Prints each command in front of its output."
     ),
     examples=("flintlog demo",),
     add_options=no_options,

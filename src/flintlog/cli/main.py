@@ -51,9 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED, arguments)
     except BrokenPipeError:
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.close()  # what is still buffered has no reader
+        _drop_output()
         return EXIT_READER_GONE
+    except OSError as error:  # those of the log directory are FlintlogErrors
+        _drop_output()
+        return _fail(f"the output could not be written: {error.strerror}", EXIT_REFUSED, arguments)
     except Exception as error:
         what = f"{type(error).__name__}: {error}. This is a fault in flintlog; --debug shows where"
         return _fail(what, EXIT_REFUSED, arguments)
@@ -115,9 +117,18 @@ def _run(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _drop_output() -> None:
+    """Close the standard output, so that nobody tries again to write what is still buffered."""
+    with contextlib.suppress(OSError):
+        sys.stdout.close()
+
+
 def _fail(what: str, status: int, arguments: argparse.Namespace) -> int:
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()  # what was found before the error stands in front of it
+    if not sys.stdout.closed:
+        try:
+            sys.stdout.flush()  # what was found before the error stands in front of it
+        except OSError:
+            _drop_output()
     if arguments.debug:
         traceback.print_exc()
     print(f"flintlog: {' '.join(what.split())}", file=sys.stderr)
