@@ -59,5 +59,5 @@ docs: $(STAMP) ## write docs/cli.md from the parsers
 clean: ## remove caches, demo and benchmark files; the environment stays
 	@rm -rf .demo .bench build dist spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: caches, .demo and .bench are gone; environment kept: $(VENV)"
