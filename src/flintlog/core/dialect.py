@@ -79,11 +79,14 @@ class Dialect(Protocol):
     def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
         """Every check the dialect knows, over every byte."""
 
+    def entry_schema(self) -> pa.Schema:
+        """The columns of `read_split`: those of `core.entries` and the dialect's own struct."""
+
     def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
         """The pieces that hold the entries of `query`, in log order."""
 
     def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-        """The entries of one piece in the schema of `core.entries`, in batches."""
+        """The entries of one piece, in batches."""
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         """The bytes of the entries of `query`, field by field."""
@@ -97,8 +100,8 @@ class Dialect(Protocol):
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         """What would make the directory open again, and what that gives up."""
 
-    def plan_snapshot(self, disk: Disk, path: str) -> Plan:
-        """Write the state to a snapshot and drop what it makes superfluous."""
+    def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
+        """Write the state, now or at a position, to a snapshot and drop what it makes superfluous."""
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         """Write the directory anew in another edition, in an empty place, and prove the states equal first."""

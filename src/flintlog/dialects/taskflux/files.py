@@ -10,7 +10,7 @@ import posixpath
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -314,7 +314,8 @@ class Survey:
 
 
 # Findings that lose nothing when repaired, but that opening does not decide on its own.
-REPAIR_ONLY = frozenset({"snapshot-unusable"})
+HEADER_DAMAGED = "segment-header"
+REPAIR_ONLY = frozenset({"snapshot-unusable", HEADER_DAMAGED})
 
 Look = Callable[[int, int], None]
 
@@ -410,8 +411,7 @@ def read_segment(disk: Disk, data: str, file: SegmentFile, layout: Layout, *, ne
         return Segment(file, view, _no_records(), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
     marker = bytes(view[:4])
     if len(view) < lay.SEGMENT_HEADER_SIZE or marker != lay.FILE_MARKER:
-        damage = scan.Damage("segment-marker", "not a segment of a log", lay.FILE_MARKER.hex(), marker.hex() or "nothing")
-        return Segment(file, view, _no_records(), 0, damage)
+        return _without_header(file, view, layout)
     version = int.from_bytes(view[4:8], "big", signed=True)
     if version > layout.segment_version:
         message = f"segment version {version} is not known to the {layout.edition} edition"
@@ -421,6 +421,17 @@ def read_segment(disk: Disk, data: str, file: SegmentFile, layout: Layout, *, ne
         return Segment(file, view, _no_records(), 4, damage)
     records, stop = scan.scan_segment(view, layout)
     return Segment(file, view, records, stop.offset, scan.judge(view, layout, stop, newest=newest))
+
+
+def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segment:
+    """A file marker that is none. When good records follow to the end, only the header is damaged."""
+    damage = scan.Damage("segment-marker", "not a segment of a log", lay.FILE_MARKER.hex(), bytes(view[:4]).hex() or "nothing")
+    if len(view) > lay.SEGMENT_HEADER_SIZE:
+        records, stop = scan.scan_segment(view, layout)
+        if len(records) and stop.good:
+            message = "the header is damaged; all records behind it are good"
+            return Segment(file, view, records, stop.offset, replace(damage, code=HEADER_DAMAGED, message=message))
+    return Segment(file, view, _no_records(), 0, damage)
 
 
 def _never_written(view: memoryview, header: bytes) -> bool:
@@ -441,10 +452,11 @@ def _look_at_chain(result: Survey) -> None:
     _drop_islands(result)
     _drop_superseded(result)
     segments = result.segments
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        _report_segment(result, segment, following.file if following else None)
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].file if at + 1 < len(segments) else None
+        _report_segment(result, segment, following)
         if following is not None:
-            _report_seam(result, segment, following.file)
+            _report_seam(result, segment, following)
     if segments and result.first > result.base.index + 1:
         result.findings.append(_log_start(result))
     _report_conflict(result)
@@ -484,12 +496,15 @@ def _report_segment(result: Survey, segment: Segment, following: SegmentFile | N
     newest = following is None
     if damage is not None:
         needless = following is not None and following.first - 1 <= result.base.index
-        severity = Severity.REPAIRABLE if damage.torn or needless else Severity.CORRUPT
+        harmless = damage.torn or needless or damage.code == HEADER_DAMAGED
+        severity = Severity.REPAIRABLE if harmless else Severity.CORRUPT
         if damage.unsupported:
             severity = Severity.UNSUPPORTED
         code = "torn-tail" if damage.torn else damage.code
-        message = damage.message if segment.end < lay.SEGMENT_HEADER_SIZE else f"LSN {segment.last + 1}: {damage.message}"
-        result.findings.append(Finding(severity, code, message, name, segment.end, damage.expected, damage.found))
+        in_header = segment.end < lay.SEGMENT_HEADER_SIZE or damage.code == HEADER_DAMAGED
+        message = damage.message if in_header else f"LSN {segment.last + 1}: {damage.message}"
+        offset = 0 if damage.code == HEADER_DAMAGED else segment.end
+        result.findings.append(Finding(severity, code, message, name, offset, damage.expected, damage.found))
     elif segment.uninitialised and segment.file.size:
         result.findings.append(
             Finding(Severity.REPAIRABLE, "torn-header", "the segment was created and its header did not arrive", name, 0)
@@ -516,7 +531,7 @@ def _report_segment(result: Survey, segment: Segment, following: SegmentFile | N
 
 def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> None:
     expected = segment.last + 1
-    if following.first == expected or segment.damage is not None:
+    if following.first == expected or (segment.damage is not None and segment.damage.code != HEADER_DAMAGED):
         return
     if following.first - 1 <= result.base.index:
         return

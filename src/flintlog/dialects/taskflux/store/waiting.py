@@ -62,7 +62,7 @@ class Run:
     def _row(self) -> tuple[int, int, int, int, int]:
         place = self._at - self._block_begin
         if not 0 <= place < len(self._block):
-            begin, end = self._at, self._at + _BLOCK
+            begin, end = self._at, min(self._at + _BLOCK, len(self._ids))
             self._block = list(
                 zip(
                     self._keys[begin:end].tolist(),

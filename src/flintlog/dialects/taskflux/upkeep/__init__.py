@@ -1,0 +1,1 @@
+"""Verify, repair, snapshot, convert: each a pure plan and an apply."""

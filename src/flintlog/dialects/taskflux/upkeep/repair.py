@@ -1,0 +1,269 @@
+"""Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
+
+What can be saved is what stands before the damage. Entries behind it are good bytes without a meaning: ids are
+counted by replay, so one lost A shifts every later id of its queue, and removals would hit other records.
+
+Originals are copied to `kept/<time>-<reason>/` before anything changes. Then later segments go, from the last
+to the first, and last of all the cut segment takes the damaged one's place in one rename. Until that rename
+the directory refuses to open at the same place as before.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.plan import Plan, Step
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile, Survey, survey
+from flintlog.dialects.taskflux.upkeep.verify import judge_state
+from flintlog.disk import Disk, File
+from flintlog.errors import LockedError, RefusedError
+
+KEPT_DIRECTORY = "kept"
+_COPY_CHUNK = 8 << 20
+_SCRATCH = "repair.new"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan in the making."""
+
+    steps: list[Step] = field(default_factory=list)
+    actions: list[Callable[[_Keeper], None]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    refusal: str | None = None
+
+    def add(self, action: str, file: str, reason: str, act: Callable[[_Keeper], None]) -> None:
+        self.steps.append(Step(action, file, reason))
+        self.actions.append(act)
+
+
+def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -> Plan:
+    """What would make the directory open again."""
+    found = survey(disk, data)
+    _, more = judge_state(found)
+    findings = (*found.findings, *more)
+    draft = _Draft()
+    _plan_metadata(found, draft)
+    _plan_snapshot(found, draft)
+    _plan_log(found, findings, draft)
+    if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
+        draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
+
+    def apply() -> str:
+        if draft.refusal is not None:
+            raise RefusedError(draft.refusal, file=data)
+        worst = next((item.code for item in findings if item.severity is not Severity.NOTE), "nothing")
+        with _Keeper(disk, data, found.layout, f"{_stamp(clock())}-{worst}") as keeper:
+            for act in draft.actions:
+                act(keeper)
+        return f"repaired; the original files are in {keeper.directory}"
+
+    return Plan(
+        "repair",
+        "taskflux",
+        data,
+        tuple(draft.steps) if draft.refusal is None else (),
+        apply,
+        tuple(draft.lost),
+        findings,
+        draft.refusal,
+    )
+
+
+def _plan_metadata(found: Survey, draft: _Draft) -> None:
+    damaged = next((item for item in found.findings if item.file == lay.METADATA_FILE), None)
+    if damaged is None:
+        return
+    term = found.last_term + 1  # in the old term this node may have voted; in the next it has not
+    draft.lost.append("the vote of this node, and its term if that was above the log's")
+
+    def act(keeper: _Keeper) -> None:
+        keeper.keep(lay.METADATA_FILE)
+        keeper.publish(lay.METADATA_FILE, found.layout.encode_metadata(term, None))
+
+    draft.add("rewrite", lay.METADATA_FILE, f"{damaged.message}; becomes term {term}, no vote", act)
+
+
+def _plan_snapshot(found: Survey, draft: _Draft) -> None:
+    damaged = next((item for item in found.findings if item.file == lay.SNAPSHOT_FILE), None)
+    if damaged is None:
+        return
+    if damaged.severity is not Severity.REPAIRABLE:
+        draft.refusal = (
+            f"the snapshot is damaged ({damaged.message}) and the log does not reach back to LSN 0: "
+            "restore a backup, or let another replica send its snapshot"
+        )
+        return
+
+    def act(keeper: _Keeper) -> None:
+        keeper.keep(lay.SNAPSHOT_FILE)
+        keeper.publish(lay.SNAPSHOT_FILE, b"")
+
+    draft.add("empty", lay.SNAPSHOT_FILE, damaged.message, act)
+
+
+def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: _Draft) -> None:
+    """Cut at the first damage in log order; everything behind it goes aside."""
+    names = {segment.file.name: at for at, segment in enumerate(found.segments)}
+    wrong = [item for item in findings if item.file in names and item.severity is not Severity.NOTE]
+    if not wrong:
+        return
+    first = min(wrong, key=lambda item: (names[item.file or ""], item.offset or 0))
+    at = names[first.file or ""]
+    if first.code == "torn-tail":
+        _cut(found.segments[at], found.segments[at].end, first, draft, found)
+    elif first.code == HEADER_DAMAGED:
+        _renew_header(found.segments[at].file, first, draft, found)
+    elif first.code == "torn-header":
+        _restart(found.segments[at].file, first, draft, found)
+    elif first.code == "log-start" and not found.has_snapshot:
+        draft.refusal = f"{first.message}; restore a backup, or let another replica send its snapshot"
+    elif first.code in ("log-start", "snapshot-conflict"):
+        _aside(found.segments, first, draft)
+        _lose(found.base.index + 1, found.segments, draft)
+    elif first.code in ("segment-gap", "segment-overlap"):
+        _aside(found.segments[at:], first, draft)
+        _lose(found.segments[at - 1].last + 1, found.segments[at:], draft)
+    else:
+        _give_up(found, at, first, draft)
+
+
+def _give_up(found: Survey, at: int, first: Finding, draft: _Draft) -> None:
+    segment = found.segments[at]
+    offset = first.offset or 0
+    _aside(found.segments[at + 1 :], first, draft)
+    if offset < lay.SEGMENT_HEADER_SIZE:
+        _lose(segment.first, found.segments[at:], draft)
+        if at == 0 and segment.first > 0 and segment.first > found.base.index + 1:
+            draft.refusal = f"{first.message}, and nothing before it is left; restore a backup"
+        elif at == 0:
+            _restart(segment.file, first, draft, found)
+        else:
+            _aside([segment], first, draft)
+        return
+    gone = segment.first + int(np.searchsorted(segment.records.offset, offset))
+    _lose(gone, found.segments[at:], draft)
+    _cut(segment, offset, first, draft, found)
+
+
+def _lose(first: int, segments: list[Segment], draft: _Draft) -> None:
+    """Say which LSNs are given up; behind damage in the last segment nobody can count them."""
+    last = segments[-1]
+    if last.damage is None or last.damage.torn:
+        upto = f"to {max(last.last, first)}"
+    elif last.damage.resumes is None:
+        upto = f"to {max(last.last + 1, first)}"
+    else:
+        upto = "on, to the end of the log"
+    draft.lost.append(f"LSN {first} {upto}")
+
+
+def _cut(segment: Segment, offset: int, reason: Finding, draft: _Draft, found: Survey) -> None:
+    name = segment.file.name
+
+    def act(keeper: _Keeper) -> None:
+        keeper.keep(name)
+        keeper.publish_prefix(name, offset)
+
+    draft.add("cut", name, f"at byte {offset} of {segment.file.size}: {reason.message}", act)
+
+
+def _renew_header(file: SegmentFile, reason: Finding, draft: _Draft, found: Survey) -> None:
+    def act(keeper: _Keeper) -> None:
+        keeper.keep(file.name)
+        keeper.publish_with_header(file.name, found.layout.segment_header())
+
+    draft.add("rewrite", file.name, f"the header only: {reason.message}", act)
+
+
+def _restart(file: SegmentFile, reason: Finding, draft: _Draft, found: Survey) -> None:
+    def act(keeper: _Keeper) -> None:
+        keeper.keep(file.name)
+        keeper.publish(file.name, found.layout.segment_header() + lay.END_MARKER)
+
+    draft.add("rewrite", file.name, f"as an empty segment: {reason.message}", act)
+
+
+def _aside(segments: list[Segment], reason: Finding, draft: _Draft) -> None:
+    for segment in reversed(segments):
+        name = segment.file.name
+
+        def act(keeper: _Keeper, name: str = name) -> None:
+            keeper.keep(name)
+            keeper.remove(name)
+
+        draft.add("move aside", name, f"cannot be applied: {reason.message}", act)
+
+
+def _stamp(now: float) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+
+
+class _Keeper:
+    """Changes files of a directory, each only after its original is kept. Holds the writer's lock."""
+
+    def __init__(self, disk: Disk, data: str, layout: lay.Layout, name: str) -> None:
+        self._disk = disk
+        self._data = data
+        self._scratch = posixpath.join(data, layout.scratch)
+        self.directory = posixpath.join(data, KEPT_DIRECTORY, name)
+        self._lock: File | None = None
+
+    def __enter__(self) -> _Keeper:
+        lock = self._disk.open(posixpath.join(self._data, lay.METADATA_FILE), "create")
+        if not lock.lock():
+            lock.close()
+            raise LockedError(
+                "another process has this directory open for writing", file=self._data, advice="Close it there first"
+            )
+        self._lock = lock
+        self._disk.make_directory(self._scratch)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def keep(self, name: str) -> None:
+        """Copy a file aside, durable on return."""
+        target = posixpath.join(self.directory, name)
+        self._disk.make_directory(posixpath.dirname(target))
+        with self._disk.open(self._path(name)) as source:
+            self._publish(target, _chunks(source, 0, source.size()))
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Put new content in the place of a file."""
+        self._publish(self._path(name), [content])
+
+    def publish_prefix(self, name: str, size: int) -> None:
+        """The first `size` bytes and an end marker in the place of a segment."""
+        with self._disk.open(self._path(name)) as source:
+            self._publish(self._path(name), chain(_chunks(source, 0, size), [lay.END_MARKER]))
+
+    def publish_with_header(self, name: str, header: bytes) -> None:
+        """A new header before what stands behind the old one."""
+        with self._disk.open(self._path(name)) as source:
+            self._publish(self._path(name), chain([header], _chunks(source, len(header), source.size())))
+
+    def remove(self, name: str) -> None:
+        self._disk.unlink(self._path(name))
+        self._disk.sync_directory(posixpath.dirname(self._path(name)))
+
+    def _publish(self, target: str, chunks: Iterable[bytes]) -> None:
+        self._disk.publish(target, chunks, scratch=posixpath.join(self._scratch, _SCRATCH))
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._data, name)
+
+
+def _chunks(source: File, begin: int, end: int) -> Iterator[bytes]:
+    for at in range(begin, end, _COPY_CHUNK):
+        yield source.pread(min(_COPY_CHUNK, end - at), at)

@@ -1,0 +1,124 @@
+"""What is here, and every check there is over every byte."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flintlog.core.dialect import Progress
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.inventory import FileItem, Inventory
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.files import Survey, finding_of, survey
+from flintlog.dialects.taskflux.replay import State
+from flintlog.disk import Disk
+from flintlog.errors import DamageError
+
+_CREATE = ord("C")
+
+
+def inspect(disk: Disk, data: str) -> Inventory:
+    """Files, roles, ranges; reads the part of the log that no snapshot covers."""
+    return _inventory(survey(disk, data))
+
+
+def verify(disk: Disk, data: str, progress: Progress) -> Inventory:
+    """Every file, every record, every delta, and whether they make a state."""
+    found = survey(disk, data, read_all=True, progress=progress)
+    found.findings += _bad_creates(found)
+    return _inventory(found)
+
+
+def _bad_creates(found: Survey) -> list[Finding]:
+    """Replay decodes the queues that are alive at the end; here all that were ever created."""
+    findings = []
+    for segment in found.segments:
+        for at in np.flatnonzero(segment.records.operation == _CREATE).tolist():
+            begin = int(segment.records.offset[at]) + found.layout.record_header_size
+            try:
+                lay.decode_create(bytes(segment.view[begin : begin + int(segment.records.length[at])]))
+            except DamageError as error:
+                error.file, error.offset = segment.file.name, int(segment.records.offset[at])
+                error.message = f"LSN {segment.first + at} creates no queue: {error.message}"
+                findings.append(finding_of(error))
+    return findings
+
+
+def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
+    """Replay what the survey read; what stands in the way of it is a finding, what is odd is a note."""
+    if any(finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for finding in found.findings):
+        return None, []  # the entries behind damage mean nothing without those before them
+    try:
+        state = found.state()
+    except DamageError as error:
+        return None, [finding_of(error)]
+    notes = [Finding(Severity.NOTE, note.code, note.message, note.file, note.offset) for note in state.notes]
+    return state, notes
+
+
+def _inventory(found: Survey) -> Inventory:
+    state, more = judge_state(found)
+    known = {(finding.file, finding.offset) for finding in found.findings}
+    found.findings += [finding for finding in more if (finding.file, finding.offset) not in known]
+    found.findings += _odd_files(found)
+    return Inventory(
+        "taskflux",
+        found.layout.edition,
+        found.listing.data,
+        tuple(_items(found)),
+        (found.first,) if found.last >= found.first else None,
+        (found.last,) if found.last >= 0 else None,
+        tuple(found.findings),
+        _facts(found, state),
+    )
+
+
+def _odd_files(found: Survey) -> list[Finding]:
+    findings = []
+    for name in found.leftovers:
+        message = "left over from an unfinished removal; a snapshot covers it"
+        findings.append(Finding(Severity.NOTE, "leftover", message, name))
+    for name in found.listing.scratch:
+        findings.append(Finding(Severity.NOTE, "scratch", "left over in the scratch directory", name))
+    for name in found.listing.foreign:
+        findings.append(Finding(Severity.NOTE, "foreign", "no part of a taskflux directory; not touched", name))
+    return findings
+
+
+def _items(found: Survey) -> list[FileItem]:
+    items = []
+    read = {segment.first: segment for segment in found.segments}
+    files = found.listing.segments
+    for at, file in enumerate(files):
+        segment = read.get(file.first)
+        role = "leftover" if file.name in found.leftovers else ("active" if at + 1 == len(files) else "closed")
+        last = files[at + 1].first - 1 if at + 1 < len(files) else file.first - 1
+        last = segment.last if segment is not None else last
+        count = last - file.first + 1
+        items.append(
+            FileItem(file.name, role, file.size, (file.first,) if count else None, (last,) if count else None, count)
+        )
+    if found.listing.metadata_size is not None:
+        items.append(FileItem(lay.METADATA_FILE, "metadata", found.listing.metadata_size))
+    if found.listing.snapshot_size is not None:
+        index = (found.base.index,) if found.has_snapshot else None
+        count = sum(len(queue.records) for queue in found.base.queues) if found.has_snapshot else None
+        items.append(FileItem(lay.SNAPSHOT_FILE, "snapshot", found.listing.snapshot_size, None, index, count))
+    return items
+
+
+def _facts(found: Survey, state: State | None) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "term": found.metadata.term if found.metadata else None,
+        "vote": found.metadata.vote if found.metadata else None,
+        "snapshot": found.base.index if found.has_snapshot else None,
+    }
+    if state is not None:
+        live = sum(int(queue.records.payload_length.sum()) for queue in state.queues)
+        total = sum(file.size for file in found.listing.segments) + (found.listing.snapshot_size or 0)
+        facts |= {
+            "queues": len(state.queues),
+            "records": state.record_count,
+            "live_bytes": live,
+            "dead_bytes": max(total - live, 0),
+        }
+    return facts
