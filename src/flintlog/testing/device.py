@@ -91,6 +91,11 @@ class Device:
         for number, call in enumerate(calls, 1):
             self.take(number, call)
 
+    @property
+    def pending_calls(self) -> int:
+        """How many calls a crash may lose; every call that is not an idle sync changes it."""
+        return len(self.pending_data) + len(self.pending_names)
+
     def pending(self) -> tuple[Call, ...]:
         """What a crash may lose, in the order of the calls."""
         both: dict[int, Call] = {**self.pending_data, **self.pending_names}

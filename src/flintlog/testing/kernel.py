@@ -178,10 +178,12 @@ class MemoryKernel:
             inode = self._names[directory].get(name)
             if inode is None:
                 raise _error(errno.ENOENT, source)
-            self._check_replaceable(inode, self._names[new_directory].get(new_name), target)
+            replaced = self._names[new_directory].get(new_name)
+            if replaced == inode:
+                return  # two names of one file, as a crash may leave them: the system keeps both
+            self._check_replaceable(inode, replaced, target)
             if directory == new_directory:
-                if name != new_name:
-                    self._rebind(Rename(source, target, directory, name, new_name, inode))
+                self._rebind(Rename(source, target, directory, name, new_name, inode))
                 return
             arrival = Arrive(source, target, new_directory, new_name, inode)
             self._rebind(arrival)
@@ -241,7 +243,7 @@ class MemoryKernel:
         self.log.append(call)
 
     def _check_replaceable(self, inode: int, replaced: int | None, target: str) -> None:
-        if replaced is None or replaced == inode:
+        if replaced is None:
             return
         if inode not in self._names and replaced in self._names:
             raise _error(errno.EISDIR, target)
