@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.testing import toy
 from tests.testing.toy import RIGHT, SUITE, Habits, ToyOracle, suite
 
 from flintlog.disk import Disk
@@ -14,6 +15,7 @@ from flintlog.testing import (
     merged,
     prove_sync,
     prove_syncs,
+    sync_lines,
     sync_sites,
 )
 
@@ -54,6 +56,14 @@ def test_every_sync_that_is_taken_away_is_missed():
     proofs = prove_syncs(SUITE)
     assert len(proofs) == 6
     assert [proof.site for proof in proofs if proof.violation is None] == []
+
+
+def test_the_syncs_in_the_source_are_those_that_were_proven():
+    proven = {line for proof in prove_syncs(SUITE) for line in proof.site.split(" < ")}
+    mistake = {line for line in sync_lines(toy) if ":_create:" in line and line not in proven}
+    assert len(mistake) == 1, "the store that forgets to sync names has a sync of its own"
+    unsynced = [line for line in sync_lines(toy) if line not in proven | mistake]
+    assert [line.split(":")[1] for line in unsynced] == ["_append"], "the late sync of a careless store"
 
 
 def idle(disk: Disk, history) -> None:

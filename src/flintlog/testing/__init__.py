@@ -22,6 +22,7 @@ from flintlog.testing.kernel import MemoryKernel
 from flintlog.testing.kill import KillReport, Reporter, kill_rounds, nothing_lost_nothing_invented
 from flintlog.testing.oracle import History, Oracle, Recording, Scenario, Suite, record
 from flintlog.testing.reproduce import reproduce, write_to
+from flintlog.testing.sites import sync_lines
 
 __all__ = [
     "Device",
@@ -54,6 +55,7 @@ __all__ = [
     "prove_syncs",
     "record",
     "reproduce",
+    "sync_lines",
     "sync_sites",
     "write_to",
 ]
