@@ -37,6 +37,7 @@ def test_sizes_read_as_people_say_them(size, text):
         (7, "7"),
         (True, "yes"),
         ("orders", "orders"),
+        ("", '""'),
         (b"hello", '"hello"'),
         (b"", '""'),
         ("привет".encode(), '"привет"'),

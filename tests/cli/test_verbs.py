@@ -28,8 +28,6 @@ TORN = ["damaged-torn-last-record-eof", "damaged-torn-in-header-eof", "damaged-p
 CORRUPT = [
     "damaged-crc-in-sealed-segment",
     "damaged-missing-middle-segment",
-    "damaged-snapshot-crc",
-    "damaged-snapshot-marker",
     "insert-after-gap",
     "log-not-from-zero-no-snapshot",
     "snapshot-behind-log-gap",
@@ -118,6 +116,15 @@ def test_a_torn_tail_is_repairable_and_exits_with_1(case, tmp_path, flintlog):
     assert "verdict: repairable" in out
 
 
+@pytest.mark.parametrize("case", ["damaged-snapshot-crc", "damaged-snapshot-marker"])
+def test_a_bad_snapshot_costs_nothing_while_the_whole_log_is_there(case, tmp_path, flintlog):
+    log = materialise(case, tmp_path)
+    status, out, _ = flintlog("verify", log, "--json")
+    (shown,) = objects(out)
+    assert (status, shown["verdict"]) == (1, "repairable")
+    assert [finding["file"] for finding in shown["findings"]] == ["tflux.snapshot"]
+
+
 @pytest.mark.parametrize("case", CORRUPT)
 def test_damage_that_needs_a_decision_exits_with_3(case, tmp_path, flintlog):
     status, out, _ = flintlog("verify", materialise(case, tmp_path), "--json")
@@ -183,7 +190,7 @@ def test_dump_in_a_pipe_is_a_table_with_whole_payloads(tmp_path, flintlog):
     status, out, _ = flintlog("dump", materialise("single-segment", tmp_path))
     assert status == 0
     header, *rows = out.splitlines()
-    assert header.split()[:4] == ["dialect", "file", "offset", "length"]
+    assert header.split()[:4] == ["file", "offset", "length", "term"]
     assert len(rows) == 10
     assert '"hello"' in rows[1]
 
@@ -277,7 +284,9 @@ def test_state_in_a_pipe_is_a_table(tmp_path, flintlog):
     assert status == 0
     lines = out.splitlines()
     assert lines[0].split() == ["queue", "id", "key", "payload"]
+    assert lines[1].split() == ['""', "1", "-1", '""']
     assert lines[3].split() == ["orders", "2", "3", '"first"']
+    assert {line.index('"', 3) for line in lines[1:]} == {lines[0].index("payload")}
 
 
 @pytest.mark.parametrize("case", CLEAN)

@@ -139,6 +139,7 @@ class TextOutput:
         self._verdict("verdict", inventory)
 
     def rows(self, columns: Sequence[str], chunks: Iterable[list[Row]]) -> None:
+        columns = [name for name in columns if name != "dialect"]  # the same in every row
         table: Table | None = None
         for chunk in chunks:
             if table is None:
@@ -152,7 +153,7 @@ class TextOutput:
                 file = field.file
                 self._line(visible(file), Style.BOLD)
             for line in _hex_lines(field):
-                self._line(self._screen.cut(line))
+                self._line(self._screen.line([(line, None)]))
 
     def plan(self, plan: Plan, *, apply: bool) -> None:
         self._line(f"{plan.verb} {visible(plan.path)} ({plan.dialect})", Style.BOLD)

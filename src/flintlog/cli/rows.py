@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,13 @@ _ROWS_MAX = 1024
 
 
 def row_chunks(batches: Iterable[pa.RecordBatch], limit: int | None = None) -> Iterator[list[Row]]:
-    """The rows in lists of at most 1,024, the first `limit` of them."""
-    left = limit
+    """The first `limit` rows in lists of 1,024, whatever the size of the batches."""
+    rows = itertools.islice(_rows(batches), limit)
+    while chunk := list(itertools.islice(rows, _ROWS_MAX)):
+        yield chunk
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS_MAX):
-            if left is not None and left <= 0:
-                return
-            count = _ROWS_MAX if left is None else min(_ROWS_MAX, left)
-            chunk: list[Row] = batch.slice(start, count).to_pylist()
-            if left is not None:
-                left -= len(chunk)
-            yield chunk
-        if left is not None and left <= 0:
-            return
+            yield from batch.slice(start, _ROWS_MAX).to_pylist()

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 _SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDTH_MIN = 40
+_CUT = "..."
 
 
 class Style(StrEnum):
@@ -50,11 +51,20 @@ class Screen:
     def paint(self, text: str, style: Style | None) -> str:
         return f"\x1b[{style.value}m{text}\x1b[0m" if self.colour and style else text
 
-    def cut(self, text: str, used: int = 0) -> str:
-        """The text as far as the line has room; a pipe has room for all of it."""
-        if self.width is None or used + len(text) <= self.width:
-            return text
-        return text[: max(0, self.width - used - 3)] + "..."
+    def line(self, parts: Iterable[tuple[str, Style | None]]) -> str:
+        """The parts in a row as far as the line has room; a pipe has room for all of them."""
+        parts = list(parts)
+        length = len("".join(text for text, _ in parts).rstrip())
+        if self.width is None or length <= self.width:
+            left, ending = length, ""
+        else:
+            left, ending = self.width - len(_CUT), _CUT
+        shown = []
+        for text, style in parts:
+            text = text[:left]
+            left -= len(text)
+            shown.append(self.paint(text, style) if text else "")
+        return "".join(shown) + ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +106,13 @@ class Table:
             self._stream.write(f"{self._line(row, header=False)}\n")
 
     def _line(self, cells: Sequence[str], *, header: bool) -> str:
-        parts = []
-        used = 0
-        last = len(cells) - 1
-        for number, (cell, column, width) in enumerate(zip(cells, self._columns, self._widths, strict=True)):
-            text = cell.rjust(width) if column.right else cell if number == last else cell.ljust(width)
-            text = self._screen.cut(text, used)
+        parts: list[tuple[str, Style | None]] = []
+        for cell, column, width in zip(cells, self._columns, self._widths, strict=True):
+            gap = " " * (width - len(cell))
             style = Style.BOLD if header else HEALTH_STYLES.get(cell) if column.health else None
-            parts.append(self._screen.paint(text, style))
-            used += len(text) + 2
-        return "  ".join(parts).rstrip()
+            parts += [(gap, None), (cell, style)] if column.right else [(cell, style), (gap, None)]
+            parts.append(("  ", None))
+        return self._screen.line(parts)
 
 
 def visible(text: str) -> str:
@@ -134,6 +141,8 @@ def cell(value: Any) -> str:
     match value:
         case None:
             return "-"
+        case "":
+            return '""'  # the name of a default queue is empty
         case bool():
             return "yes" if value else "no"
         case bytes():

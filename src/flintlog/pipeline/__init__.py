@@ -1,1 +1,1 @@
-"""."""
+"""Spark: the data source, the jobs over it, the session they run in."""
