@@ -10,6 +10,7 @@ import errno
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from flintlog.disk.disk import _FLAGS
 from flintlog.disk.kernel import Stat
@@ -254,7 +255,7 @@ class MemoryKernel:
 
     def _place(self, path: str) -> tuple[int, str]:
         """The directory a path ends in, and the name there; no name for the root itself."""
-        parts = [part for part in path.split("/") if part]
+        parts = _parts(path)
         if not parts:
             return ROOT, ""
         directory = self._walk(parts[:-1], path)
@@ -263,7 +264,7 @@ class MemoryKernel:
         return directory, parts[-1]
 
     def _find(self, path: str) -> int:
-        return self._walk([part for part in path.split("/") if part], path)
+        return self._walk(_parts(path), path)
 
     def _find_directory(self, path: str) -> int:
         inode = self._find(path)
@@ -286,6 +287,11 @@ class MemoryKernel:
     def _stat(self, inode: int) -> Stat:
         content = self._files.get(inode)
         return Stat(content is None, len(content or b""), (0, inode))
+
+
+@lru_cache(maxsize=1024)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 def _error(number: int, path: str) -> OSError:
