@@ -51,8 +51,8 @@ def _silent(_line: str) -> None:
 class Examiner:
     """Examines images of one scenario.
 
-    It remembers what each state recovers to and which states were extended: many crashes lead to one state, and
-    a store that opens the same bytes twice does the same twice.
+    It remembers what each state recovers to and which states were extended: many crashes lead to one state,
+    and a store that opens the same bytes twice does the same twice.
     """
 
     def __init__(
