@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split
+from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -61,27 +62,26 @@ class Taskflux:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from flintlog.dialects.taskflux import scan, tables
-        from flintlog.dialects.taskflux.layout import SEGMENT_HEADER_SIZE
+        from flintlog.dialects.taskflux import tables
 
         data = _data(disk, path)
-        layout, view = _open_segment(disk, data, split.file)
-        if view is None:
+        layout, segment = _open_segment(disk, data, split.file)
+        if segment is None:
             return
-        lsn = split.first
-        for records, _ in scan.scan_batches(view, layout, SEGMENT_HEADER_SIZE, tables.BATCH_RECORDS):
-            numbers = np.arange(lsn, lsn + len(records), dtype=np.int64)
-            lsn += len(records)
+        for begin in range(0, len(segment.records), tables.BATCH_RECORDS):
+            records = segment.records[begin : begin + tables.BATCH_RECORDS]
+            numbers = np.arange(segment.first + begin, segment.first + begin + len(records), dtype=np.int64)
             keep = tables.wanted(records, numbers, query)
             if not keep.all():
                 records, numbers = records[keep], numbers[keep]
             if not len(records):
                 continue
-            batch = tables.entry_batch(view, records, numbers, split.file, layout, query)
+            batch = tables.entry_batch(segment.view, records, numbers, split.file, layout, query)
             if query.streams is not None:
                 batch = batch.filter(pc.is_in(batch["stream"], pa.array(sorted(query.streams), pa.string())))
             if batch.num_rows:
                 yield batch
+        _refuse_damage(segment, data, query)
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import explain
@@ -138,7 +138,7 @@ def _data(disk: Disk, path: str) -> str:
     return found
 
 
-def _open_segment(disk: Disk, data: str, name: str) -> tuple[Layout, memoryview | None]:
+def _open_segment(disk: Disk, data: str, name: str) -> tuple[Layout, Segment | None]:
     from flintlog.dialects.taskflux import layout as lay
 
     listing = files.list_files(disk, data)
@@ -146,8 +146,24 @@ def _open_segment(disk: Disk, data: str, name: str) -> tuple[Layout, memoryview 
     file: SegmentFile | None = next((item for item in listing.segments if item.name == name), None)
     if file is None:
         return layout, None  # removed since the splits were made: a snapshot covers it
-    segment = files.read_segment(disk, data, file, layout, newest=file is listing.segments[-1])
-    return layout, segment.view if segment.end >= lay.SEGMENT_HEADER_SIZE and not segment.uninitialised else None
+    return layout, files.read_segment(disk, data, file, layout, newest=file is listing.segments[-1])
+
+
+def _refuse_damage(segment: Segment, data: str, query: EntryQuery) -> None:
+    """Raise when entries that the query asks for may stand behind damage; a torn tail holds none."""
+    from flintlog.dialects.taskflux.layout import SEGMENT_HEADER_SIZE
+
+    damage = segment.damage
+    if damage is None or damage.torn or damage.code == files.HEADER_DAMAGED:
+        return
+    if query.last is not None and query.last[0] <= segment.last:
+        return
+    severity = Severity.UNSUPPORTED if damage.unsupported else Severity.CORRUPT
+    in_header = segment.end < SEGMENT_HEADER_SIZE
+    message = damage.message if in_header else f"LSN {segment.last + 1}: {damage.message}"
+    raise Finding(
+        severity, damage.code, message, segment.file.name, segment.end, damage.expected, damage.found
+    ).error(data)
 
 
 def _places(segment: Segment, query: EntryQuery, data: str, layout: Layout) -> list[int]:
