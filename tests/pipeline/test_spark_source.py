@@ -1,0 +1,230 @@
+"""The data source as a data engineer meets it: options, columns, several directories, damage, a live log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from in_process import entries_in_process, rows, state_in_process
+
+from flintlog.core.dialect import EntryQuery
+from flintlog.dialects.taskflux.store import QueueStore
+from flintlog.errors import UsageError
+from flintlog.pipeline.options import local_path, read_options
+from golden_cases import materialise, snapshot_of
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return materialise("single-segment", tmp_path_factory.mktemp("log"))
+
+
+# Columns
+
+
+def test_columns_have_the_types_and_nullability_that_the_dialect_declares(load, log):
+    entries = {(f.name, f.dataType.simpleString(), f.nullable) for f in load(log).schema}
+    state = [(f.name, f.dataType.simpleString(), f.nullable) for f in load(log, view="state").schema]
+    assert {
+        ("source", "string", False),
+        ("position", "bigint", False),
+        ("stream", "string", True),
+        ("payload", "binary", True),
+        ("taskflux", "struct<lsn:bigint,checksum:bigint,queue:string,key:bigint,id:bigint>", True),
+    } <= entries
+    assert state == [
+        ("source", "string", False),
+        ("queue", "string", False),
+        ("id", "bigint", False),
+        ("key", "bigint", False),
+        ("payload", "binary", False),
+    ]
+
+
+def test_a_schema_given_by_the_user_chooses_columns(spark, log):
+    chosen = (
+        spark.read.schema("position long, source string, operation string").format("flintlog").load(str(log))
+    )
+    assert rows(chosen) == [
+        {"position": row["position"], "source": str(log), "operation": row["operation"]}
+        for row in entries_in_process(log)
+    ]
+
+
+@pytest.mark.parametrize("schema", ["price long", "position int"])
+def test_a_schema_that_does_not_fit_is_refused_with_the_column(spark, log, schema):
+    with pytest.raises(Exception, match=f"UsageError: .*{schema.split()[0]}"):
+        spark.read.schema(schema).format("flintlog").load(str(log)).collect()
+
+
+# Options
+
+
+def test_positions_and_payload_are_options(load, log):
+    found = rows(load(log, **{"from": "2", "to": "5", "payload": "false"}))
+    assert found == entries_in_process(log, EntryQuery(first=(2,), last=(5,), payload=False))
+    assert [row["position"] for row in found] == [2, 3, 4, 5]
+    assert {row["payload"] for row in found} == {None}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"view": "rows"}, "option view: 'rows' is not a view. Choose one of: entries, state"),
+        ({"dialect": "kafka"}, "'kafka' is not a dialect. Known: taskflux"),
+        ({"from": "soon"}, "option from: 'soon' is not a position"),
+        ({"to": ""}, "option to: '' is not a position"),
+        ({"view": "state", "as_of": "1.5"}, "option as_of: '1.5' is not a position"),
+        ({"payload": "no"}, "option payload: 'no' is neither true nor false"),
+        ({"as_of": "3"}, "option as_of: the view 'entries' has none"),
+        ({"view": "state", "from": "3"}, "option from: the view 'state' has none"),
+        ({"form": "3"}, "option form: the view 'entries' has none"),
+        ({"path": "s3://bucket/log"}, "'s3://bucket/log' is not a local directory"),
+    ],
+)
+def test_an_option_that_cannot_be_right_is_refused_by_name(log, options, words):
+    with pytest.raises(UsageError) as refused:
+        read_options({"path": str(log)} | options)
+    assert words in str(refused.value)
+
+
+def test_no_directory_is_refused():
+    with pytest.raises(UsageError, match="no directory was named"):
+        read_options({})
+
+
+def test_a_refused_option_reaches_the_user_of_spark(load, log):
+    with pytest.raises(Exception, match="UsageError: option view: 'rows' is not a view"):
+        load(log, view="rows")
+
+
+def test_a_directory_that_is_no_log_is_refused_with_its_name(load, tmp_path):
+    with pytest.raises(Exception, match=f"NotALogError: {tmp_path}: no dialect recognises this directory"):
+        load(tmp_path)
+
+
+def test_option_names_and_words_may_be_written_in_any_case(log):
+    found = read_options({"PATH": str(log), "View": "STATE", "AS_OF": "3", "dialect": "TaskFlux"})
+    assert (found.view, found.as_of, found.dialect) == ("state", (3,), "taskflux")
+
+
+def test_a_file_address_names_a_local_directory(log):
+    assert local_path(f"file:{log}") == local_path(f"file://{log}") == str(log)
+    assert local_path("file:/a b%20") == "/a b%20"  # not escaped: so Hadoop writes it
+    assert local_path("/a#b?c") == "/a#b?c"
+
+
+# Several directories, SQL
+
+
+def test_several_directories_give_one_frame_with_their_names(load, log, segmented):
+    counted = {
+        row["source"]: row["count"] for row in load(log, segmented).groupBy("source").count().collect()
+    }
+    assert counted == {str(log): 10, str(segmented): 441}
+
+
+def test_directories_of_two_dialects_are_refused(log, segmented, monkeypatch):
+    from flintlog.core.dialect import dialect
+    from flintlog.pipeline import options
+
+    class Other:
+        name = "other"
+
+    monkeypatch.setattr(
+        options, "detect", lambda disk, path: dialect("taskflux") if path == str(log) else Other
+    )
+    with pytest.raises(UsageError, match=f"{log} is a taskflux log and {segmented} is a other log"):
+        read_options({"paths": f'["{log}", "{segmented}"]'})
+
+
+def test_sql_reads_a_temporary_view(spark, log):
+    spark.sql(f"CREATE TEMPORARY VIEW changes USING flintlog OPTIONS (path '{log}', `from` '1')")
+    try:
+        assert rows(spark.sql("SELECT count(*) AS n FROM changes WHERE operation = 'add'")) == [{"n": 6}]
+    finally:
+        spark.sql("DROP VIEW changes")
+
+
+def test_a_table_of_the_catalog_is_refused_with_what_to_do(spark, log):
+    with pytest.raises(Exception, match=r"UsageError: Spark does not keep .* CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE changes USING flintlog OPTIONS (path '{log}')")
+
+
+# Damage
+
+
+def test_damage_among_the_entries_names_file_and_offset(load, tmp_path):
+    damaged = materialise("damaged-crc-in-sealed-segment", tmp_path)
+    before = snapshot_of(damaged)
+    with pytest.raises(Exception) as refused:
+        load(damaged).collect()
+    assert f"{damaged}/log/0000000000000000002.log, byte 8: LSN 2: the record's checksum" in str(
+        refused.value
+    )
+    assert f"flintlog: record-checksum in {damaged}" in str(refused.value)
+    assert snapshot_of(damaged) == before
+
+
+def test_damage_behind_the_last_position_asked_for_does_no_harm(load, tmp_path):
+    damaged = materialise("damaged-wrong-record-marker", tmp_path)
+    assert [row["position"] for row in rows(load(damaged, to="2"))] == [0, 1, 2]
+    with pytest.raises(Exception, match="byte 116"):
+        load(damaged, to="3").collect()
+
+
+def test_the_state_of_a_damaged_directory_is_refused_with_the_directory(load, log, tmp_path):
+    damaged = materialise("delta-empty", tmp_path)
+    with pytest.raises(Exception) as refused:
+        load(log, damaged, view="state").collect()
+    assert "log/0000000000000000000.log, byte 8: LSN 0 the record holds no delta" in str(refused.value)
+    assert f"flintlog: delta-empty in {damaged}" in str(refused.value)
+
+
+# A live log
+
+
+def test_a_live_log_is_read_as_a_prefix_while_it_is_written(load, tmp_path):
+    root = tmp_path / "live"
+    stop = threading.Event()
+    with QueueStore(root, soft_limit=1 << 15, hard_limit=1 << 15, snapshot_threshold=1000) as store:
+        queue = store.queue()
+        queue.add(b"first")
+        writer = threading.Thread(target=write_until, args=(queue, stop))
+        writer.start()
+        try:
+            counts = [check_prefix(load(root), queue, store.last_lsn) for _ in range(3)]
+        finally:
+            stop.set()
+            writer.join()
+        assert counts == sorted(counts)
+        assert counts[-1] > counts[0] > 0
+        assert rows(load(root, view="state")) == state_in_process(root)
+
+
+def write_until(queue, stop):
+    while not stop.is_set():
+        queue.add_many([b"x" * 50] * 20)
+        stop.wait(0.005)
+
+
+def check_prefix(frame, queue, acknowledged):
+    positions = [row["position"] for row in rows(frame.select("position"))]
+    assert positions == list(range(len(positions)))
+    assert len(positions) > acknowledged
+    return len(positions)
+
+
+# The packages
+
+
+def test_spark_finds_the_source_with_light_imports():
+    code = (
+        "import sys, pyspark_flintlog; print(*({'numba', 'numpy', 'pyarrow', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
