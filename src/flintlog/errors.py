@@ -43,9 +43,13 @@ class FlintlogError(Exception):
             return None
         return self.file if self.offset is None else f"{self.file}, byte {self.offset}"
 
+    def what(self) -> str:
+        """What happened, without the place and the advice."""
+        return self.message
+
     def __str__(self) -> str:
         place = self.place
-        text = f"{place}: {self.message}" if place else self.message
+        text = f"{place}: {self.what()}" if place else self.what()
         return f"{text}. {self.advice}" if self.advice else text
 
 
@@ -92,13 +96,15 @@ class DamageError(FlintlogError):
         found: str | None = None,
         advice: str | None = None,
     ) -> None:
-        detail = message
-        if expected is not None or found is not None:
-            detail = f"{message} (expected {expected}, found {found})"
-        super().__init__(detail, file=file, offset=offset, advice=advice)
+        super().__init__(message, file=file, offset=offset, advice=advice)
         self.code = code
         self.expected = expected
         self.found = found
+
+    def what(self) -> str:
+        if self.expected is None and self.found is None:
+            return self.message
+        return f"{self.message} (expected {self.expected}, found {self.found})"
 
 
 class RefusedError(FlintlogError):

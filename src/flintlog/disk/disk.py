@@ -155,33 +155,52 @@ class Disk:
         _retried("fsync of directory", path, self.kernel.sync_directory, path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its ancestors, durable on return.
+        """Make a directory and its ancestors, durable on return."""
+        self.make_passing_directory(path)
+        self.sync_ancestors(path)
 
-        Also syncs the parents of ancestors that are already there: a process that died between making one
-        and syncing it leaves a name that looks durable and is not.
-        """
-        ancestors = [path]
-        while (parent := posixpath.dirname(ancestors[-1])) not in (ancestors[-1], ""):
-            ancestors.append(parent)
-        for directory in reversed(ancestors):
-            if not self.is_directory(directory):
-                self._make_one(directory)
-        for directory in reversed(ancestors[1:]):
-            with _permission_ignored():
-                self.sync_directory(directory)
-
-    def _make_one(self, path: str) -> None:
+    def make_passing_directory(self, path: str) -> None:
+        """Make a directory and its ancestors; whether they outlive a crash is left open."""
+        if self.is_directory(path):
+            return
+        parent = posixpath.dirname(path)
+        if parent != path:
+            self.make_passing_directory(parent)
         try:
             _retried("mkdir", path, self.kernel.mkdir, path)
         except DiskError as error:
             if error.errno != errno.EEXIST:  # another process made it first
                 raise
 
+    def sync_ancestors(self, path: str) -> None:
+        """Make the names on the way to `path` durable, from the top down.
+
+        Also those that were there before: a process that died between making a directory and syncing it leaves
+        a name that looks durable and is not.
+        """
+        ancestors: list[str] = []
+        while (parent := posixpath.dirname(path)) != path:
+            ancestors.append(parent)
+            path = parent
+        for directory in reversed(ancestors):
+            with _permission_ignored():
+                self.sync_directory(directory)
+
     def publish(self, target: str, chunks: Iterable[Buffer], *, scratch: str) -> None:
         """Put a whole file under `target`, or leave what was there."""
-        with self.open(scratch, "create") as file:
+        with self.create_scratch(scratch) as file:
             write_all(file, chunks)
             self.install(file, target)
+
+    def create_scratch(self, path: str) -> File:
+        """A new empty file under a scratch name.
+
+        A file that is left over there goes first: a crash may have kept both names of a rename, and then writing
+        to the scratch name would write to what was published.
+        """
+        if self.stat(path) is not None:
+            self.unlink(path)
+        return self.open(path, "create")
 
     def install(self, file: File, target: str) -> None:
         """Give a written scratch file its name: its bytes first, then the name, each durable before the next."""

@@ -91,7 +91,7 @@ def list_files(disk: Disk, data: str) -> Listing:
                     foreign.append(f"{name}/{file}")
                 else:
                     segments.append(SegmentFile(f"{name}/{file}", first, inside.size))
-        else:
+        elif name != lay.KEPT_DIRECTORY:
             foreign.append(f"{name}/")
     segments.sort(key=lambda segment: segment.first)
     return Listing(

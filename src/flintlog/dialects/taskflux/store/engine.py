@@ -46,7 +46,7 @@ class Engine:
         self.data = opening.data
         self.limits = opening.settings.limits
         self.failstop = FailStop(opening.data)
-        self._make_directories()
+        self.disk.make_passing_directory(self.log_directory)
         self._lock = self._take_lock()
         try:
             self._open(opening)
@@ -55,12 +55,6 @@ class Engine:
             raise
 
     # Opening
-
-    def _make_directories(self) -> None:
-        # A metadata file with content is written last when a directory is made: all names stand.
-        found = self.disk.stat(posixpath.join(self.data, lay.METADATA_FILE))
-        if found is None or found.size == 0:
-            self.disk.make_directory(posixpath.join(self.data, lay.LOG_DIRECTORY))
 
     def _take_lock(self) -> File:
         path = posixpath.join(self.data, lay.METADATA_FILE)
@@ -87,16 +81,17 @@ class Engine:
         self.snapshot_term = found.base.term
         self.healed = [finding for finding in found.findings if finding.severity is Severity.REPAIRABLE]
         self.survey: Survey | None = found
-        self._make_scratch()
+        # Names that a dead process left unsynced must not vanish under what is built on them.
+        self.disk.sync_ancestors(self.log_directory)
+        self.disk.sync_directory(self.log_directory)
+        self._make_scratch(found)
         self._open_log(found)
         # A lost metadata file must not take the node back behind its own log.
         self.metadata = found.metadata or Metadata(found.last_term)
         if found.metadata is None:
             self._create_rest()
-        # Names that a dead process left unsynced must not vanish under what is built on them.
-        self.disk.sync_directory(self.log_directory)
-        self.disk.sync_directory(self.data)
-        self._clean(found)
+        for name in found.leftovers:
+            self.disk.unlink(posixpath.join(self.data, name))
 
     def _layout(self, edition: str | None) -> Layout:
         found = files.detect_layout(self.disk, files.list_files(self.disk, self.data))
@@ -123,16 +118,11 @@ class Engine:
             self.disk.open(path, "create").close()
         self._publish_metadata(self.metadata)
 
-    def _make_scratch(self) -> None:
-        if not self.disk.is_directory(self.scratch):
-            self.disk.make_directory(self.scratch)
-
-    def _clean(self, found: Survey) -> None:
-        for name in found.leftovers:
-            self.disk.unlink(posixpath.join(self.data, name))
-        for name in found.listing.scratch:
-            if name in {f"{self.layout.scratch}/{own}" for own in _SCRATCH_FILES}:
-                self.disk.unlink(posixpath.join(self.data, name))
+    def _make_scratch(self, found: Survey) -> None:
+        self.disk.make_passing_directory(self.scratch)
+        for name in _SCRATCH_FILES:
+            if f"{self.layout.scratch}/{name}" in found.listing.scratch:
+                self.disk.unlink(posixpath.join(self.scratch, name))
 
     def take_survey(self) -> Survey:
         """What opening saw, once; it holds the whole log in memory, so nobody keeps it."""
@@ -165,7 +155,7 @@ class Engine:
     def _publish_metadata(self, metadata: Metadata) -> None:
         # Not in place: a torn metadata file would cost the vote. The new file is locked before it gets the name,
         # so the name is locked at every moment.
-        file = self.disk.open(posixpath.join(self.scratch, _METADATA_SCRATCH), "create")
+        file = self.disk.create_scratch(posixpath.join(self.scratch, _METADATA_SCRATCH))
         file.lock()
         write_all(file, [self.layout.encode_metadata(metadata.term, metadata.vote)])
         self.disk.install(file, posixpath.join(self.data, lay.METADATA_FILE))

@@ -114,6 +114,12 @@ class Queue:
         with self._store._lock:
             return len(self._taken)
 
+    @property
+    def last_id(self) -> int:
+        """The highest id given out so far; ids are never used twice while the queue lives."""
+        with self._store._lock:
+            return self._last_id
+
     def __repr__(self) -> str:
         return f"Queue({self.name!r}, {len(self)} waiting, {self.in_flight} in flight)"
 

@@ -63,7 +63,6 @@ class ReplicaLog:
         self._engine = Engine(disk, opening)
         self._last_term = self._engine.take_survey().last_term
         self._commit = self._engine.snapshot_index
-        self._receiving: File | None = None
 
     # What is here
 
@@ -261,8 +260,7 @@ class ReplicaLog:
             engine = self._engine
             scratch = posixpath.join(engine.scratch, RECEIVED_SCRATCH)
             with engine.failstop.guard():
-                file = engine.disk.open(scratch, "create")
-                file.truncate(0)
+                file = engine.disk.create_scratch(scratch)
             with file:
                 offset = 0
                 for chunk in chunks:

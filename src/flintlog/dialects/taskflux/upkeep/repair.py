@@ -3,9 +3,8 @@
 What can be saved is what stands before the damage. Entries behind it are good bytes without a meaning: ids are
 counted by replay, so one lost A shifts every later id of its queue, and removals would hit other records.
 
-Originals are copied to `kept/<time>-<reason>/` before anything changes. Then later segments go, from the last
-to the first, and last of all the cut segment takes the damaged one's place in one rename. Until that rename
-the directory refuses to open at the same place as before.
+Originals are copied to `kept/<time>-<reason>/` before anything changes. Then later segments go, and last of all
+the cut segment takes the damaged one's place in one rename. Until then the directory refuses to open as before.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from flintlog.dialects.taskflux.upkeep.verify import judge_state
 from flintlog.disk import Disk, File
 from flintlog.errors import LockedError, RefusedError
 
-KEPT_DIRECTORY = "kept"
 _COPY_CHUNK = 8 << 20
 _SCRATCH = "repair.new"
 
@@ -51,9 +49,9 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
     _, more = judge_state(found)
     findings = (*found.findings, *more)
     draft = _Draft()
-    _plan_metadata(found, draft)
     _plan_snapshot(found, draft)
     _plan_log(found, findings, draft)
+    _plan_metadata(found, draft)  # last: this file carries the lock
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
 
@@ -64,6 +62,7 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
         with _Keeper(disk, data, found.layout, f"{_stamp(clock())}-{worst}") as keeper:
             for act in draft.actions:
                 act(keeper)
+            keeper.finish()
         return f"repaired; the original files are in {keeper.directory}"
 
     return Plan(
@@ -214,7 +213,7 @@ class _Keeper:
         self._disk = disk
         self._data = data
         self._scratch = posixpath.join(data, layout.scratch)
-        self.directory = posixpath.join(data, KEPT_DIRECTORY, name)
+        self.directory = posixpath.join(data, lay.KEPT_DIRECTORY, name)
         self._lock: File | None = None
 
     def __enter__(self) -> _Keeper:
@@ -225,7 +224,7 @@ class _Keeper:
                 "another process has this directory open for writing", file=self._data, advice="Close it there first"
             )
         self._lock = lock
-        self._disk.make_directory(self._scratch)
+        self._disk.make_passing_directory(self._scratch)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -254,8 +253,12 @@ class _Keeper:
             self._publish(self._path(name), chain([header], _chunks(source, len(header), source.size())))
 
     def remove(self, name: str) -> None:
+        """Take a file away. Whatever order a crash leaves, the directory still refuses to open at the damage."""
         self._disk.unlink(self._path(name))
-        self._disk.sync_directory(posixpath.dirname(self._path(name)))
+
+    def finish(self) -> None:
+        """Make the removals durable."""
+        self._disk.sync_directory(posixpath.join(self._data, lay.LOG_DIRECTORY))
 
     def _publish(self, target: str, chunks: Iterable[bytes]) -> None:
         self._disk.publish(target, chunks, scratch=posixpath.join(self._scratch, _SCRATCH))

@@ -1,0 +1,26 @@
+"""Flintlog: durable logs in Python, worked on with Spark.
+
+The stores live in their dialects: `from flintlog.dialects.taskflux.store import QueueStore`. They are also
+here by name, imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
+
+__all__ = ["QueueStore", "ReplicaLog"]
+
+_HOMES = {
+    "QueueStore": "flintlog.dialects.taskflux.store",
+    "ReplicaLog": "flintlog.dialects.taskflux.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
