@@ -126,8 +126,15 @@ def create_and_delete_queues(disk: Disk, history: Log) -> None:
     driver.close()
 
 
-def large_batch(disk: Disk, history: Log) -> None:
+def large_records(disk: Disk, history: Log) -> None:
     driver = Driver(disk, history)
+    for number, size in enumerate((1700, 3900, 2600)):
+        driver.add(bytes([65 + number]) * size, key=-number)
+    driver.close()
+
+
+def large_batch(disk: Disk, history: Log, **options: Any) -> None:
+    driver = Driver(disk, history, **options)
     driver.add(b"before")
     driver.add_many([b"%02d" % number * 150 for number in range(40)], list(range(40)))
     driver.add(b"after")
@@ -141,8 +148,8 @@ def roll(disk: Disk, history: Log) -> None:
     driver.close()
 
 
-def batch_over_segments(disk: Disk, history: Log) -> None:
-    driver = Driver(disk, history, **SMALL)
+def batch_over_segments(disk: Disk, history: Log, **options: Any) -> None:
+    driver = Driver(disk, history, **SMALL, **options)
     driver.add_many([b"y" * 60] * 14, [number % 4 for number in range(14)])
     driver.add_many([b"z" * 400] * 3, [0, 0, 0])
     driver.close()
@@ -197,6 +204,7 @@ def append_over_stale_bytes(disk: Disk, history: Log) -> None:
     driver.close()
 
 
+SHIPPED = {"edition": "shipped"}
 SUITE = Suite(
     "tests.crash.taskflux_queues:SUITE",
     QueueOracle(),
@@ -206,12 +214,16 @@ SUITE = Suite(
         Scenario("one-by-one", one_by_one),
         Scenario("take-and-acknowledge", take_and_acknowledge),
         Scenario("create-and-delete-queues", create_and_delete_queues),
+        Scenario("large-records", large_records),
         Scenario("large-batch", large_batch),
+        Scenario("large-batch-shipped", partial(large_batch, **SHIPPED)),
         Scenario("roll", roll),
         Scenario("batch-over-segments", batch_over_segments),
+        Scenario("batch-over-segments-shipped", partial(batch_over_segments, **SHIPPED)),
         Scenario("snapshot", snapshot),
         Scenario("snapshot-shipped", partial(snapshot, edition="shipped", preallocate=True)),
         Scenario("snapshots-by-rule", snapshots_by_rule),
+        Scenario("snapshots-by-rule-shipped", partial(snapshots_by_rule, **SHIPPED)),
         Scenario("open-twice", open_twice),
         Scenario("append-over-stale-bytes", append_over_stale_bytes, prepare=with_stale_bytes),
     ),

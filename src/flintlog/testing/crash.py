@@ -12,6 +12,7 @@ An image is named by one line, and that line makes it again:
 | `kept`, `lost` | all pending calls arrived; none did |
 | `kept[9]`, `lost[9]` | only call 9 arrived; all but call 9 did |
 | `torn[9]@133` | of write 9 the first 133 bytes arrived, of the others everything |
+| `only[9]@133` | of write 9 the first 133 bytes arrived, of the others nothing |
 | `zero[9]@512` | as torn, but the file has its new length and reads zero behind byte 512 of the write |
 | `zero` | files have their new lengths, no byte of the pending writes arrived |
 | `hole[9]@4096` | of write 9 everything arrived but the page at its byte 4096 |
@@ -50,7 +51,7 @@ class Pick:
 
 KEPT = Pick("kept")
 LOST = Pick("lost")
-_PICK = r"(kept|lost|torn|zero|hole)(?:\[(\d+)\])?(?:@(\d+))?"
+_PICK = r"(kept|lost|torn|only|zero|hole)(?:\[(\d+)\])?(?:@(\d+))?"
 _IMAGE = re.compile(rf"(.+):call=(\d+):(?:(process)|data={_PICK}:names={_PICK})")
 
 
@@ -153,16 +154,18 @@ def _data_picks(device: Device, torn_bytes: int) -> Iterator[Pick]:
         yield Pick("zero", call, 0)
     newest = max(writes)
     if torn_bytes:
-        yield from _tears(newest, writes[newest], torn_bytes)
+        yield from _tears(newest, writes[newest], torn_bytes, alone=len(pending) == 1)
     else:
         yield Pick("torn", newest, len(writes[newest].data) // 2)
 
 
-def _tears(call: int, write: Write, torn_bytes: int) -> Iterator[Pick]:
+def _tears(call: int, write: Write, torn_bytes: int, *, alone: bool) -> Iterator[Pick]:
     size = len(write.data)
     sectors = range(-write.offset % SECTOR_BYTES or SECTOR_BYTES, size, SECTOR_BYTES)
     for at in range(1, min(size, torn_bytes)):
         yield Pick("torn", call, at)
+        if not alone:
+            yield Pick("only", call, at)
     for at in sectors:
         if at >= torn_bytes:
             yield Pick("torn", call, at)
@@ -192,6 +195,9 @@ class _Files:
             raise UsageError(f"call {pick.call} is no pending write or truncate there")
         if pick.kind == "kept":
             return {**self._device.files, call.inode: applied(self._device.files[call.inode], [call])}
+        if pick.kind == "only":
+            arrived = applied(self._device.files[call.inode], _arrived(call, pick))
+            return {**self._device.files, call.inode: arrived}
         return {**self._kept, call.inode: self._with_one_changed(call, pick)}
 
     def _with_one_changed(self, changed: DataCall, pick: Pick) -> bytes:
@@ -218,7 +224,7 @@ def _arrived(call: DataCall, pick: Pick) -> list[DataCall | Extend]:
     if not isinstance(call, Write) or pick.at is None:
         raise UsageError(f"{pick} needs a write and a place in it")
     head = Write(call.path, call.inode, call.offset, call.data[: pick.at])
-    if pick.kind == "torn":
+    if pick.kind in ("torn", "only"):
         return [head]
     if pick.kind == "zero":
         return [head, Extend(call.inode, call.end)]

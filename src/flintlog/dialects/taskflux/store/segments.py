@@ -151,9 +151,13 @@ class SegmentLog:
         tail.end += sum(map(len, pieces))
 
     def _cut(self, tail: _Tail) -> None:
-        """Make the segment end behind its last record."""
+        """Make the segment end behind its last record.
+
+        The end marker comes from growing the file, not from a write: a torn write over the marker of a record
+        would leave neither a record nor an end.
+        """
         tail.file.truncate(tail.end)
-        tail.file.pwrite(lay.END_MARKER, tail.end)
+        tail.file.truncate(tail.end + len(lay.END_MARKER))
         tail.clean = True
 
     def _new_segment(self, first: int) -> _Tail:

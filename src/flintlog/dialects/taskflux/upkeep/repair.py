@@ -86,7 +86,7 @@ def _plan_metadata(found: Survey, draft: _Draft) -> None:
 
     def act(keeper: _Keeper) -> None:
         keeper.keep(lay.METADATA_FILE)
-        keeper.publish(lay.METADATA_FILE, found.layout.encode_metadata(term, None))
+        keeper.replace(lay.METADATA_FILE, found.layout.encode_metadata(term, None))
 
     draft.add("rewrite", lay.METADATA_FILE, f"{damaged.message}; becomes term {term}, no vote", act)
 
@@ -104,7 +104,7 @@ def _plan_snapshot(found: Survey, draft: _Draft) -> None:
 
     def act(keeper: _Keeper) -> None:
         keeper.keep(lay.SNAPSHOT_FILE)
-        keeper.publish(lay.SNAPSHOT_FILE, b"")
+        keeper.replace(lay.SNAPSHOT_FILE, b"")
 
     draft.add("empty", lay.SNAPSHOT_FILE, damaged.message, act)
 
@@ -170,7 +170,7 @@ def _cut(segment: Segment, offset: int, reason: Finding, draft: _Draft, found: S
 
     def act(keeper: _Keeper) -> None:
         keeper.keep(name)
-        keeper.publish_prefix(name, offset)
+        keeper.replace_by_prefix(name, offset)
 
     draft.add("cut", name, f"at byte {offset} of {segment.file.size}: {reason.message}", act)
 
@@ -178,7 +178,7 @@ def _cut(segment: Segment, offset: int, reason: Finding, draft: _Draft, found: S
 def _renew_header(file: SegmentFile, reason: Finding, draft: _Draft, found: Survey) -> None:
     def act(keeper: _Keeper) -> None:
         keeper.keep(file.name)
-        keeper.publish_with_header(file.name, found.layout.segment_header())
+        keeper.replace_header(file.name, found.layout.segment_header())
 
     draft.add("rewrite", file.name, f"the header only: {reason.message}", act)
 
@@ -186,7 +186,7 @@ def _renew_header(file: SegmentFile, reason: Finding, draft: _Draft, found: Surv
 def _restart(file: SegmentFile, reason: Finding, draft: _Draft, found: Survey) -> None:
     def act(keeper: _Keeper) -> None:
         keeper.keep(file.name)
-        keeper.publish(file.name, found.layout.segment_header() + lay.END_MARKER)
+        keeper.replace(file.name, found.layout.segment_header() + lay.END_MARKER)
 
     draft.add("rewrite", file.name, f"as an empty segment: {reason.message}", act)
 
@@ -238,16 +238,16 @@ class _Keeper:
         with self._disk.open(self._path(name)) as source:
             self._publish(target, _chunks(source, 0, source.size()))
 
-    def publish(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes) -> None:
         """Put new content in the place of a file."""
         self._publish(self._path(name), [content])
 
-    def publish_prefix(self, name: str, size: int) -> None:
+    def replace_by_prefix(self, name: str, size: int) -> None:
         """The first `size` bytes and an end marker in the place of a segment."""
         with self._disk.open(self._path(name)) as source:
             self._publish(self._path(name), chain(_chunks(source, 0, size), [lay.END_MARKER]))
 
-    def publish_with_header(self, name: str, header: bytes) -> None:
+    def replace_header(self, name: str, header: bytes) -> None:
         """A new header before what stands behind the old one."""
         with self._disk.open(self._path(name)) as source:
             self._publish(self._path(name), chain([header], _chunks(source, len(header), source.size())))
