@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flintlog.dialects.taskflux.layout import AddRecord, CreateQueue, DeleteQueue, Delta, QueueSpec, RemoveRecord
+from flintlog.dialects.taskflux.layout import (
+    AddRecord,
+    CreateQueue,
+    DeleteQueue,
+    Delta,
+    QueueSpec,
+    RemoveRecord,
+)
 from flintlog.dialects.taskflux.store import QueueStore
 
 Shown = tuple[tuple[QueueSpec, int, tuple[tuple[int, int, bytes], ...]], ...]
@@ -21,7 +28,9 @@ class ModelQueue:
     records: dict[int, tuple[int, bytes]] = field(default_factory=dict)  # by id, in order of arrival
 
     def in_order(self) -> list[tuple[int, int, bytes]]:
-        return sorted(((id_, key, payload) for id_, (key, payload) in self.records.items()), key=lambda r: r[1])
+        return sorted(
+            ((id_, key, payload) for id_, (key, payload) in self.records.items()), key=lambda r: r[1]
+        )
 
 
 @dataclass
@@ -59,4 +68,6 @@ def states_of(deltas: Iterable[Delta]) -> list[Shown]:
 
 def shown_by(store: QueueStore) -> Shown:
     """The same of a live store."""
-    return tuple((queue.spec, queue.last_id, tuple(tuple(record) for record in queue.records())) for queue in store)
+    return tuple(
+        (queue.spec, queue.last_id, tuple(tuple(record) for record in queue.records())) for queue in store
+    )

@@ -6,11 +6,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from flintlog.dialects.taskflux.layout import AddRecord, CreateQueue, DeleteQueue, Delta, QueueSpec, RemoveRecord
+from tests.crash.queue_model import Shown, shown_by, states_of
+
+from flintlog.dialects.taskflux.layout import (
+    AddRecord,
+    CreateQueue,
+    DeleteQueue,
+    Delta,
+    QueueSpec,
+    RemoveRecord,
+)
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
-from tests.crash.queue_model import Shown, shown_by, states_of
 
 ROOT = "/srv/app/spool"
 SMALL = {"soft_limit": 160, "hard_limit": 320}
@@ -193,7 +201,9 @@ def with_stale_bytes(disk: Disk, history: Log) -> None:
         content = file.pread(file.size(), 0)
         end = len(content) - 4
         stale = content[8:end]
-        file.pwrite(content + stale[4:] + stale, 0)  # the end marker stands over the first stale record's marker
+        file.pwrite(
+            content + stale[4:] + stale, 0
+        )  # the end marker stands over the first stale record's marker
         file.sync()
 
 
@@ -210,7 +220,9 @@ SUITE = Suite(
     QueueOracle(),
     (
         Scenario("new-directory", new_directory),
-        Scenario("new-directory-shipped", partial(new_directory, edition="shipped", preallocate=True, **SMALL)),
+        Scenario(
+            "new-directory-shipped", partial(new_directory, edition="shipped", preallocate=True, **SMALL)
+        ),
         Scenario("one-by-one", one_by_one),
         Scenario("take-and-acknowledge", take_and_acknowledge),
         Scenario("create-and-delete-queues", create_and_delete_queues),

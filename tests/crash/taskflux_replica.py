@@ -91,7 +91,9 @@ def between(node: Node, step: Step) -> set[Node]:
     elif isinstance(step, Install):
         shortest = step.committed + 1
     first = node.snapshot[0] + 1
-    return {replace(node, entries=node.entries[: length - first]) for length in range(shortest, node.last + 1)}
+    return {
+        replace(node, entries=node.entries[: length - first]) for length in range(shortest, node.last + 1)
+    }
 
 
 def shown(log: ReplicaLog) -> Node:
@@ -259,4 +261,3 @@ SUITE = Suite(
         Scenario("install-in-conflict", install_in_conflict),
     ),
 )
-

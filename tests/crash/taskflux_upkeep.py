@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.crash.queue_model import Shown, shown_by
+
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.files import survey
@@ -13,7 +15,6 @@ from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
-from tests.crash.queue_model import Shown, shown_by
 
 ROOT = "/srv/spool"
 DATA = f"{ROOT}/data"
@@ -137,7 +138,9 @@ def _kept(disk: Disk) -> bool:
     """Does every byte that was written still lie in the directory or aside?"""
     places = [f"{DATA}/log"] + [f"{DATA}/kept/{name}/log" for name in disk.list(f"{DATA}/kept")]
     found = {disk.read(f"{place}/{name}", 1 << 20) for place in places for name in disk.list(place)}
-    return all(any(content.count(payload) for content in found) for payload in PAYLOADS if payload != PAYLOADS[1])
+    return all(
+        any(content.count(payload) for content in found) for payload in PAYLOADS if payload != PAYLOADS[1]
+    )
 
 
 class GapOracle(RepairOracle):

@@ -111,7 +111,9 @@ def test_a_process_killed_under_load_loses_nothing_acknowledged(tmp_path, record
     assert len(list(Path(root, "data", "log").iterdir())) >= 1
 
 
-def _adds_and_removals(observed: Sequence[str], issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
+def _adds_and_removals(
+    observed: Sequence[str], issued: Sequence[str], acknowledged: Sequence[str]
+) -> str | None:
     there = set(observed)
     added = {item[1:] for item in acknowledged if item[0] == "a"}
     maybe_removed = {item[1:] for item in issued if item[0] == "r"}

@@ -113,14 +113,14 @@ def _returning(body: Callable[..., Any]) -> Callable[..., Any]:
     return result
 
 
-def _be32(buffer: Any, at: int) -> int:
+def _be32(buffer: Any, at: int) -> Any:
     value = np.int64(0)
     for index in range(4):
         value = (value << 8) | np.int64(buffer[at + index])
     return value
 
 
-def _be64(buffer: Any, at: int) -> int:
+def _be64(buffer: Any, at: int) -> Any:
     value = np.int64(0)
     for index in range(8):
         value = (value << 8) | np.int64(buffer[at + index])

@@ -37,7 +37,9 @@ def offsets_of(length: Ints) -> Ints:
     return offsets
 
 
-def gather(sources: list[memoryview], source: NDArray[np.int32], start: Ints, length: Ints) -> tuple[bytearray, Ints]:
+def gather(
+    sources: list[memoryview], source: NDArray[np.int32], start: Ints, length: Ints
+) -> tuple[bytearray, Ints]:
     """The ranges back to back in order, from several buffers; and where each begins (one more for the end).
 
     `source` counts into `sources`, also from the end as Python does (-1 is the last).
@@ -51,7 +53,9 @@ def gather(sources: list[memoryview], source: NDArray[np.int32], start: Ints, le
     return arena, offsets
 
 
-def binary_column(buffer: memoryview, start: Ints, length: Ints, valid: NDArray[np.bool_] | None = None) -> pa.Array:
+def binary_column(
+    buffer: memoryview, start: Ints, length: Ints, valid: NDArray[np.bool_] | None = None
+) -> pa.Array:
     """An Arrow binary column of ranges of one buffer; null where `valid` is False."""
     import pyarrow as pa
 

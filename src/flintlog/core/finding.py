@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, EXIT_UNKNOWN, DamageError, UnsupportedError
+from flintlog.errors import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_REPAIRABLE,
+    EXIT_UNKNOWN,
+    DamageError,
+    UnsupportedError,
+)
 
 
 class Severity(StrEnum):
@@ -56,7 +63,10 @@ class Finding:
         file = f"{directory}/{self.file}" if self.file else directory
         if self.severity is Severity.UNSUPPORTED:
             return UnsupportedError(
-                self.message, file=file, offset=self.offset, advice="A newer release may read it; nothing was changed"
+                self.message,
+                file=file,
+                offset=self.offset,
+                advice="A newer release may read it; nothing was changed",
             )
         return DamageError(
             self.message,

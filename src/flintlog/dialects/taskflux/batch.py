@@ -72,7 +72,10 @@ def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: Sequenc
     ends = offsets_of(sizes)
     if not _fill_adds.worth_compiling(int(ends[-1])):
         pack = struct.Struct(">qi").pack
-        datas = (prefix + pack(key, len(payload)) + payload for key, payload in zip(keys.tolist(), payloads, strict=True))
+        datas = (
+            prefix + pack(key, len(payload)) + payload
+            for key, payload in zip(keys.tolist(), payloads, strict=True)
+        )
         return Blob(b"".join([layout.encode_record(term, data) for data in datas]), len(payloads), ends[1:])
     arena = bytearray(int(ends[-1]))  # zeros, so padding is there already
     head = np.frombuffer(RECORD_MARKER + term.to_bytes(layout.term_size, "big"), np.uint8)
@@ -92,12 +95,20 @@ def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: Sequenc
 
 def removes(layout: Layout, term: int, prefix: bytes, ids: Sequence[int]) -> Blob:
     """One R record for each id; all are of one size, so a table of bytes holds them."""
+    if len(ids) == 1:
+        return one(layout, term, prefix + struct.pack(">Q", ids[0]))
     if len(ids) < 32:
         return several(layout, term, [prefix + struct.pack(">Q", id_) for id_ in ids])
     data_size = len(prefix) + 8
     header = layout.record_header_size
     size = layout.record_size(data_size)
-    head = RECORD_MARKER + term.to_bytes(layout.term_size, "big") + bytes(4) + struct.pack(">I", data_size) + prefix
+    head = (
+        RECORD_MARKER
+        + term.to_bytes(layout.term_size, "big")
+        + bytes(4)
+        + struct.pack(">I", data_size)
+        + prefix
+    )
     table = np.zeros((len(ids), size), np.uint8)
     table[:, : len(head)] = np.frombuffer(head, np.uint8)
     table[:, len(head) : len(head) + 8] = np.array(ids, ">u8").view(np.uint8).reshape(-1, 8)

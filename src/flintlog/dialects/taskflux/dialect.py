@@ -134,7 +134,9 @@ class Taskflux:
 def _data(disk: Disk, path: str) -> str:
     found = files.locate(disk, path)
     if found is None:
-        raise NotALogError("this is not a taskflux directory", file=path, advice="Name its root or its data directory")
+        raise NotALogError(
+            "this is not a taskflux directory", file=path, advice="Name its root or its data directory"
+        )
     return found
 
 
@@ -180,7 +182,9 @@ def _places(segment: Segment, query: EntryQuery, data: str, layout: Layout) -> l
     return [
         at
         for at in places
-        if bytes(segment.view[begin[at] : begin[at] + int(segment.records.name_length[at])]).decode("ascii", "replace")
+        if bytes(segment.view[begin[at] : begin[at] + int(segment.records.name_length[at])]).decode(
+            "ascii", "replace"
+        )
         in query.streams
     ]
 

@@ -45,7 +45,9 @@ def explain_end(segment: Segment) -> Iterator[ByteField]:
     view, file, end = segment.view, segment.file.name, segment.end
     if segment.damage is not None:
         shown = bytes(view[end : end + _PAYLOAD_SHOWN])
-        yield ByteField(file, end, shown, "damage", f"{segment.damage.message}; expected {segment.damage.expected}")
+        yield ByteField(
+            file, end, shown, "damage", f"{segment.damage.message}; expected {segment.damage.expected}"
+        )
     elif len(view) - end >= 4:
         yield ByteField(file, end, bytes(view[end : end + 4]), "end marker", "the log ends here")
 

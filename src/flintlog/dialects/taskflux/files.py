@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import posixpath
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -64,7 +64,9 @@ def locate(disk: Disk, path: str) -> str | None:
 
 
 def _is_log(disk: Disk, path: str) -> bool:
-    return disk.is_directory(path) and any(lay.parse_segment_name(name) is not None for name in disk.list(path))
+    return disk.is_directory(path) and any(
+        lay.parse_segment_name(name) is not None for name in disk.list(path)
+    )
 
 
 def list_files(disk: Disk, data: str) -> Listing:
@@ -95,7 +97,12 @@ def list_files(disk: Disk, data: str) -> Listing:
             foreign.append(f"{name}/")
     segments.sort(key=lambda segment: segment.first)
     return Listing(
-        data, tuple(segments), sizes.get(lay.METADATA_FILE), sizes.get(lay.SNAPSHOT_FILE), tuple(scratch), tuple(foreign)
+        data,
+        tuple(segments),
+        sizes.get(lay.METADATA_FILE),
+        sizes.get(lay.SNAPSHOT_FILE),
+        tuple(scratch),
+        tuple(foreign),
     )
 
 
@@ -103,9 +110,9 @@ def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
     """The edition of an existing directory; None when nothing in it tells."""
     if listing.metadata_size:
         raw = disk.read(posixpath.join(listing.data, lay.METADATA_FILE), METADATA_SIZE_MAX)
-        return next((layout for layout in (lay.SHIPPED, lay.DESIGNED) if _metadata_fits(raw, layout)), None) or (
-            lay.DESIGNED if len(raw) < lay.SHIPPED.metadata_size else lay.SHIPPED
-        )
+        return next(
+            (layout for layout in (lay.SHIPPED, lay.DESIGNED) if _metadata_fits(raw, layout)), None
+        ) or (lay.DESIGNED if len(raw) < lay.SHIPPED.metadata_size else lay.SHIPPED)
     for segment in listing.segments:
         found = _segment_layout(disk, posixpath.join(listing.data, segment.name))
         if found is not None:
@@ -114,21 +121,13 @@ def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
         with disk.open(posixpath.join(listing.data, lay.SNAPSHOT_FILE)) as file:
             view = file.view(copy=True)
             for layout in (lay.SHIPPED, lay.DESIGNED):
-                with _ignored():
+                with suppress(DamageError):
                     read_snapshot(view, layout)
                     return layout
     for layout in (lay.SHIPPED, lay.DESIGNED):
         if disk.is_directory(posixpath.join(listing.data, layout.scratch)):
             return layout
     return None
-
-
-@contextmanager
-def _ignored() -> Iterator[None]:
-    try:
-        yield
-    except DamageError:
-        pass
 
 
 def _metadata_fits(raw: bytes, layout: Layout) -> bool:
@@ -154,15 +153,19 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
     size = layout.metadata_size
 
     def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
-        return DamageError(message, code=code, file=lay.METADATA_FILE, offset=offset, expected=expected, found=found)
+        return DamageError(
+            message, code=code, file=lay.METADATA_FILE, offset=offset, expected=expected, found=found
+        )
 
     if len(raw) < size:
-        raise wrong("metadata-short", "the metadata file is too short", len(raw), f"{size} bytes", f"{len(raw)} bytes")
+        raise wrong(
+            "metadata-short", "the metadata file is too short", len(raw), f"{size} bytes", f"{len(raw)} bytes"
+        )
     if raw[:4] != lay.METADATA_MARKER:
         raise wrong("metadata-marker", "not a metadata file", 0, lay.METADATA_MARKER.hex(), raw[:4].hex())
     version = int.from_bytes(raw[4:8], "big", signed=True)
     if version > layout.metadata_version:
-        raise _Unsupported(f"metadata version {version} is not known", lay.METADATA_FILE, 4)
+        raise _UnsupportedError(f"metadata version {version} is not known", lay.METADATA_FILE, 4)
     term = int.from_bytes(raw[8 : 8 + layout.term_size], "big", signed=True)
     if term < lay.TERM_FIRST:
         raise wrong("metadata-term", "the term is not one", 8, "1 or more", str(term))
@@ -179,7 +182,7 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
     return Metadata(term, None if vote == -1 else vote)
 
 
-class _Unsupported(DamageError):
+class _UnsupportedError(DamageError):
     """A version that this release does not know."""
 
     def __init__(self, message: str, file: str, offset: int) -> None:
@@ -191,10 +194,18 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
     size = layout.snapshot_header_size
 
     def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
-        return DamageError(message, code=code, file=lay.SNAPSHOT_FILE, offset=offset, expected=expected, found=found)
+        return DamageError(
+            message, code=code, file=lay.SNAPSHOT_FILE, offset=offset, expected=expected, found=found
+        )
 
     if len(view) < size:
-        raise wrong("snapshot-short", "the snapshot ends inside its header", len(view), f"{size} bytes", f"{len(view)} bytes")
+        raise wrong(
+            "snapshot-short",
+            "the snapshot ends inside its header",
+            len(view),
+            f"{size} bytes",
+            f"{len(view)} bytes",
+        )
     if view[:4] != lay.SNAPSHOT_MARKER:
         raise wrong("snapshot-marker", "not a snapshot", 0, lay.SNAPSHOT_MARKER.hex(), bytes(view[:4]).hex())
     width = layout.term_size
@@ -209,11 +220,19 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
         raise wrong("snapshot-length", "the state's length is negative", size - 4, "0 or more", str(length))
     end = size + length
     if len(view) < end + 4:
-        raise wrong("snapshot-short", "the snapshot ends early", len(view), f"{end + 4} bytes", f"{len(view)} bytes")
+        raise wrong(
+            "snapshot-short", "the snapshot ends early", len(view), f"{end + 4} bytes", f"{len(view)} bytes"
+        )
     computed = crc32_mpeg2(view, size, end)
     stored = int.from_bytes(view[end : end + 4], "big")
     if computed != stored:
-        raise wrong("snapshot-checksum", "the checksum does not fit the state", end, f"{stored:08x}", f"{computed:08x}")
+        raise wrong(
+            "snapshot-checksum",
+            "the checksum does not fit the state",
+            end,
+            f"{stored:08x}",
+            f"{computed:08x}",
+        )
     if index == lay.LSN_NONE:
         return Base()  # so the original treats it: as no snapshot
     try:
@@ -258,7 +277,9 @@ class Survey:
     base: Base = field(default_factory=Base)
     has_snapshot: bool = False
     segments: list[Segment] = field(default_factory=list)  # read ones that belong to the log, in order
-    covered: list[SegmentFile] = field(default_factory=list)  # belong to the log, wholly below the snapshot, not read
+    covered: list[SegmentFile] = field(
+        default_factory=list
+    )  # belong to the log, wholly below the snapshot, not read
     leftovers: list[str] = field(default_factory=list)  # may be unlinked: nothing can need them
     findings: list[Finding] = field(default_factory=list)
 
@@ -290,7 +311,9 @@ class Survey:
         result = []
         for segment in self.segments:
             begin = max(self.base.index + 1 - segment.first, 0)
-            end = len(segment.records) if last is None else min(last + 1 - segment.first, len(segment.records))
+            end = (
+                len(segment.records) if last is None else min(last + 1 - segment.first, len(segment.records))
+            )
             if begin < end:
                 records = segment.records[begin:end]
                 result.append(Source(segment.file.name, segment.view, records, segment.first + begin))
@@ -321,7 +344,12 @@ Look = Callable[[int, int], None]
 
 
 def survey(
-    disk: Disk, data: str, *, layout: Layout | None = None, read_all: bool = False, progress: Look | None = None
+    disk: Disk,
+    data: str,
+    *,
+    layout: Layout | None = None,
+    read_all: bool = False,
+    progress: Look | None = None,
 ) -> Survey:
     """Look at the directory. `read_all` reads also the segments that a snapshot covers."""
     listing = list_files(disk, data)
@@ -337,11 +365,9 @@ def survey(
 
 def finding_of(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
     """A finding from an error that names file and offset inside the directory."""
-    if isinstance(error, _Unsupported):
+    if isinstance(error, _UnsupportedError):
         severity = Severity.UNSUPPORTED
-    return Finding(
-        severity, error.code, error.message, error.file, error.offset, error.expected, error.found
-    )
+    return Finding(severity, error.code, error.message, error.file, error.offset, error.expected, error.found)
 
 
 def _look_at_metadata(disk: Disk, result: Survey) -> None:
@@ -394,7 +420,9 @@ def _look_at_segments(disk: Disk, result: Survey, read_all: bool, progress: Look
         if not read_all and following is not None and following.first - 1 <= result.base.index:
             result.covered.append(file)
             continue
-        result.segments.append(read_segment(disk, result.listing.data, file, result.layout, newest=following is None))
+        result.segments.append(
+            read_segment(disk, result.listing.data, file, result.layout, newest=following is None)
+        )
         done += file.size
         progress(done, total)
 
@@ -425,12 +453,16 @@ def read_segment(disk: Disk, data: str, file: SegmentFile, layout: Layout, *, ne
 
 def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segment:
     """A file marker that is none. When good records follow to the end, only the header is damaged."""
-    damage = scan.Damage("segment-marker", "not a segment of a log", lay.FILE_MARKER.hex(), bytes(view[:4]).hex() or "nothing")
+    damage = scan.Damage(
+        "segment-marker", "not a segment of a log", lay.FILE_MARKER.hex(), bytes(view[:4]).hex() or "nothing"
+    )
     if len(view) > lay.SEGMENT_HEADER_SIZE:
         records, stop = scan.scan_segment(view, layout)
         if len(records) and stop.good:
             message = "the header is damaged; all records behind it are good"
-            return Segment(file, view, records, stop.offset, replace(damage, code=HEADER_DAMAGED, message=message))
+            return Segment(
+                file, view, records, stop.offset, replace(damage, code=HEADER_DAMAGED, message=message)
+            )
     return Segment(file, view, _no_records(), 0, damage)
 
 
@@ -485,7 +517,9 @@ def _drop_superseded(result: Survey) -> None:
         return
     if tail.damage is not None and not tail.damage.torn:
         return  # good records may stand behind the damage
-    result.leftovers += [file.name for file in result.covered] + [segment.file.name for segment in result.segments]
+    result.leftovers += [file.name for file in result.covered] + [
+        segment.file.name for segment in result.segments
+    ]
     result.covered = []
     result.segments = []
 
@@ -507,11 +541,23 @@ def _report_segment(result: Survey, segment: Segment, following: SegmentFile | N
         result.findings.append(Finding(severity, code, message, name, offset, damage.expected, damage.found))
     elif segment.uninitialised and segment.file.size:
         result.findings.append(
-            Finding(Severity.REPAIRABLE, "torn-header", "the segment was created and its header did not arrive", name, 0)
+            Finding(
+                Severity.REPAIRABLE,
+                "torn-header",
+                "the segment was created and its header did not arrive",
+                name,
+                0,
+            )
         )
     elif newest and segment.stale_bytes:
         result.findings.append(
-            Finding(Severity.NOTE, "stale-bytes", "bytes behind the end marker; they do not count", name, segment.end)
+            Finding(
+                Severity.NOTE,
+                "stale-bytes",
+                "bytes behind the end marker; they do not count",
+                name,
+                segment.end,
+            )
         )
     falls = np.flatnonzero(np.diff(segment.records.term) < 0)
     if len(falls):
@@ -536,11 +582,22 @@ def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> No
     if following.first - 1 <= result.base.index:
         return
     if following.first > expected:
-        code, message = "segment-gap", f"LSN {expected} to {following.first - 1} are missing before this segment"
+        code, message = (
+            "segment-gap",
+            f"LSN {expected} to {following.first - 1} are missing before this segment",
+        )
     else:
         code, message = "segment-overlap", f"LSN {following.first} to {expected - 1} stand in two segments"
     result.findings.append(
-        Finding(Severity.CORRUPT, code, message, following.name, None, lay.segment_name(expected), posixpath.basename(following.name))
+        Finding(
+            Severity.CORRUPT,
+            code,
+            message,
+            following.name,
+            None,
+            lay.segment_name(expected),
+            posixpath.basename(following.name),
+        )
     )
 
 

@@ -58,7 +58,9 @@ SNAPSHOT_MARKER = bytes.fromhex("B6380FC9")
 METADATA_MARKER = bytes.fromhex("5A6EA012")
 END_MARKER = bytes(4)
 SEGMENT_HEADER_SIZE = 8
-SEGMENT_EMPTY_SIZE = SEGMENT_HEADER_SIZE + len(END_MARKER)  # what the limits call the size of an empty segment
+SEGMENT_EMPTY_SIZE = SEGMENT_HEADER_SIZE + len(
+    END_MARKER
+)  # what the limits call the size of an empty segment
 
 LOG_DIRECTORY = "log"
 METADATA_FILE = "tflux.metadata"
@@ -71,7 +73,9 @@ SEGMENT_NAME = re.compile(r"(\d{19})\.log")
 LSN_NONE = -1
 TERM_FIRST = 1
 LSN_MAX = 2**63 - 1
-ID_MAX = 2**63 - 1  # ids are UInt64 on disk; the upper half would take nine million years at a million a second
+ID_MAX = (
+    2**63 - 1
+)  # ids are UInt64 on disk; the upper half would take nine million years at a million a second
 INT32_MAX = 2**31 - 1
 DATA_SIZE_MAX = INT32_MAX
 STATE_SIZE_MAX = INT32_MAX
@@ -110,7 +114,7 @@ class Layout:
 
     @property
     def term_max(self) -> int:
-        return 2 ** (8 * self.term_size - 1) - 1
+        return (1 << (8 * self.term_size - 1)) - 1
 
     def padding(self, data_size: int) -> int:
         return -data_size % self.alignment
@@ -238,10 +242,13 @@ def check_name(name: str) -> bytes:
     for character in name:
         if not "\x21" <= character <= "\x7e":
             raise UsageError(
-                f"queue name {name!r} holds {character!r}", advice="Allowed are the 94 printable ASCII characters, no blank"
+                f"queue name {name!r} holds {character!r}",
+                advice="Allowed are the 94 printable ASCII characters, no blank",
             )
     if len(name) > NAME_SIZE_MAX:
-        raise UsageError(f"a queue name of {len(name)} characters is too long", advice="At most 255 are allowed")
+        raise UsageError(
+            f"a queue name of {len(name)} characters is too long", advice="At most 255 are allowed"
+        )
     return name.encode("ascii")
 
 

@@ -51,7 +51,10 @@ _ERRORS = {
     _NEVER_ADDED: ("delta-never-added", "removes an id that was never given out"),
 }
 _NOTES = {
-    _NOTE_MADE: ("create-not-logged", "adds to a queue whose creation is not in the log; made without limits"),
+    _NOTE_MADE: (
+        "create-not-logged",
+        "adds to a queue whose creation is not in the log; made without limits",
+    ),
     _NOTE_NO_QUEUE: ("delete-missing-queue", "deletes a queue that is not there; ignored"),
     _NOTE_GONE: ("remove-repeated", "removes a record that is gone already; ignored"),
 }
@@ -82,7 +85,11 @@ class Pointers:
 
     def __getitem__(self, which: Any) -> Pointers:
         return Pointers(
-            self.id[which], self.key[which], self.source[which], self.payload[which], self.payload_length[which]
+            self.id[which],
+            self.key[which],
+            self.source[which],
+            self.payload[which],
+            self.payload_length[which],
         )
 
 
@@ -131,7 +138,7 @@ class Base:
     queues: tuple[QueueState, ...] = field(
         default_factory=lambda: (QueueState(QueueSpec(lay.DEFAULT_QUEUE), 0, _no_pointers()),)
     )
-    buffer: memoryview = memoryview(b"")
+    buffer: memoryview = field(default_factory=lambda: memoryview(b""))
 
 
 def _no_pointers() -> Pointers:
@@ -187,7 +194,9 @@ def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int
     if at < 0:
         raise DamageError("the snapshot ends inside a record", code="snapshot-short", offset=begin)
     if count and (ids.min() < 0 or len(np.unique(ids)) < count):
-        raise DamageError("the snapshot holds a record id twice, or one out of bounds", code="snapshot-id", offset=begin)
+        raise DamageError(
+            "the snapshot holds a record id twice, or one out of bounds", code="snapshot-id", offset=begin
+        )
     return Pointers(ids, keys, np.full(count, -1, np.int32), payloads, lengths), at
 
 
@@ -243,14 +252,24 @@ def _names_of(source: Source, header_size: int) -> tuple[NDArray[np.int32], list
             break
         slots *= 16
     names = [
-        bytes(source.buffer[start[at] : start[at] + length[at]]).decode("ascii") for at in shown[:distinct].tolist()
+        bytes(source.buffer[start[at] : start[at] + length[at]]).decode("ascii")
+        for at in shown[:distinct].tolist()
     ]
     return code, names
 
 
 @kernel
 def _first_pass(
-    operation: Any, queue: Any, number: Any, good: Any, life_of: Any, last_id: Any, born: Any, life: Any, id_: Any, say: Any
+    operation: Any,
+    queue: Any,
+    number: Any,
+    good: Any,
+    life_of: Any,
+    last_id: Any,
+    born: Any,
+    life: Any,
+    id_: Any,
+    say: Any,
 ) -> tuple[int, int]:
     """Give every entry its life and its id. Stops at the first error; returns (entries done, lives)."""
     lives = 0
@@ -308,7 +327,15 @@ def _first_pass(
 
 @kernel
 def _second_pass(
-    operation: Any, life: Any, id_: Any, base_last: Any, base_start: Any, base_id: Any, base_live: Any, live: Any, say: Any
+    operation: Any,
+    life: Any,
+    id_: Any,
+    base_last: Any,
+    base_start: Any,
+    base_id: Any,
+    base_live: Any,
+    live: Any,
+    say: Any,
 ) -> None:
     """Strike out what was removed: `live` for added entries, `base_live` for records of the snapshot.
 
@@ -380,7 +407,10 @@ class _Table:
     def error(self, index: int, code: str, message: str) -> DamageError:
         source, at = self.place(index)
         return DamageError(
-            f"LSN {source.first + at} {message}", code=code, file=source.name, offset=int(source.records.offset[at])
+            f"LSN {source.first + at} {message}",
+            code=code,
+            file=source.name,
+            offset=int(source.records.offset[at]),
         )
 
     def note(self, index: int, code: str, message: str) -> Note:
@@ -412,7 +442,17 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
 
     size = 16 * count
     done, lives = _first_pass.run(
-        size, table.operation, table.queue, table.number, table.problem == 0, life_of, last_id, born, life_by_entry, id_, say
+        size,
+        table.operation,
+        table.queue,
+        table.number,
+        table.problem == 0,
+        life_of,
+        last_id,
+        born,
+        life_by_entry,
+        id_,
+        say,
     )
     if done < count:
         raise _first_error(table, int(done), int(say[done]))
@@ -421,7 +461,16 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
     base_live = np.ones(len(base_id), np.uint8)
     live = np.zeros(count, np.uint8)
     _second_pass.run(
-        size, table.operation, life_by_entry, id_, base_last[:lives], base_start, base_id, base_live, live, say
+        size,
+        table.operation,
+        life_by_entry,
+        id_,
+        base_last[:lives],
+        base_start,
+        base_id,
+        base_live,
+        live,
+        say,
     )
     survivors = np.empty(len(base_live), bool)
     survivors[base_order] = base_live.astype(bool)
@@ -453,13 +502,18 @@ def _base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
     counts[: len(base.queues)] = [len(queue.records) for queue in base.queues]
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     order = np.concatenate(
-        [np.empty(0, np.int64), *(np.argsort(queue.records.id) + begin for queue, begin in zip(base.queues, start, strict=False))]
+        [
+            np.empty(0, np.int64),
+            *(np.argsort(queue.records.id) + begin for queue, begin in zip(base.queues, start, strict=False)),
+        ]
     ).astype(np.int64)
     ids = np.concatenate([np.empty(0, np.int64), *(queue.records.id for queue in base.queues)])
     return start, order, ids[order]
 
 
-def _specs(base: Base, table: _Table, born: Ints, life_of: NDArray[np.int32], layout: lay.Layout) -> dict[int, QueueSpec]:
+def _specs(
+    base: Base, table: _Table, born: Ints, life_of: NDArray[np.int32], layout: lay.Layout
+) -> dict[int, QueueSpec]:
     """The queues that are alive at the end, by life."""
     specs: dict[int, QueueSpec] = {}
     for name, code in table.names.items():

@@ -44,9 +44,7 @@ def snapshot_due(
     for at, first in enumerate(segment_firsts):
         if snapshot_index >= first:
             held = at
-    counted = sum(
-        at > held and first <= commit_index for at, first in enumerate(segment_firsts[:-1])
-    )
+    counted = sum(at > held and first <= commit_index for at, first in enumerate(segment_firsts[:-1]))
     return counted > threshold
 
 

@@ -223,7 +223,7 @@ def scan_batches(
     while True:
         # How many records can there be? The file's size bounds it, not a field in the file.
         capacity = min(batch, max(size - start, 0) // layout.record_header_size + 1)
-        columns = [np.empty(capacity, dtype) for dtype in _TYPES]
+        columns: list[Any] = [np.empty(capacity, dtype) for dtype in _TYPES]
         count, at, reason = _scan.run(
             size - start, buffer, start, size, layout.term_size, layout.alignment, *columns
         )
@@ -235,14 +235,14 @@ def scan_batches(
         start = int(at)
 
 
-def scan_segment(buffer: memoryview, layout: Layout, start: int = lay.SEGMENT_HEADER_SIZE) -> tuple[Records, Stop]:
+def scan_segment(
+    buffer: memoryview, layout: Layout, start: int = lay.SEGMENT_HEADER_SIZE
+) -> tuple[Records, Stop]:
     """All records from `start` on, and where they stop."""
-    parts: list[Records] = []
-    stop: Stop | None = None
-    for records, stop in scan_batches(buffer, layout, start):
-        parts.append(records)
+    parts = list(scan_batches(buffer, layout, start))
+    stop = parts[-1][1]
     assert stop is not None
-    return concatenate(parts), stop
+    return concatenate([records for records, _ in parts]), stop
 
 
 def concatenate(parts: list[Records]) -> Records:
@@ -290,7 +290,12 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
     term_end = at + 4 + layout.term_size
     match stop.reason:
         case 2:  # MARKER
-            return "record-marker", "no record begins here", lay.RECORD_MARKER.hex(), bytes(buffer[at : at + 4]).hex()
+            return (
+                "record-marker",
+                "no record begins here",
+                lay.RECORD_MARKER.hex(),
+                bytes(buffer[at : at + 4]).hex(),
+            )
         case 3:  # MARKER_CUT
             return "record-cut", "the file ends inside a record marker", "4 bytes", f"{left} bytes"
         case 4:  # HEADER_CUT
@@ -298,7 +303,12 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
         case 5:  # DATA_CUT
             length = be32(buffer, at + header - 4)
             need = length + layout.padding(length)
-            return "record-cut", "the file ends inside a record", f"{need} bytes of data", f"{left - header} bytes"
+            return (
+                "record-cut",
+                "the file ends inside a record",
+                f"{need} bytes of data",
+                f"{left - header} bytes",
+            )
         case 6:  # TERM
             term = int.from_bytes(buffer[at + 4 : term_end], "big", signed=True)
             return "record-term", "the record's term is not one", "1 or more", str(term)
@@ -309,7 +319,12 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
             length = be32(buffer, at + header - 4)
             computed = crc32_mpeg2(buffer, at + header, at + header + length)
             stored = be32(buffer, at + header - 8)
-            return "record-checksum", "the record's checksum does not fit its data", f"{stored:08x}", f"{computed:08x}"
+            return (
+                "record-checksum",
+                "the record's checksum does not fit its data",
+                f"{stored:08x}",
+                f"{computed:08x}",
+            )
     return "record-padding", "the record's padding is not zero", "zeros", "other bytes"
 
 
@@ -351,7 +366,9 @@ def zeros_from(buffer: memoryview, at: int) -> int:
 def _has_zero_sector(buffer: memoryview, start: int, end: int) -> bool:
     first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
     zero = bytes(SECTOR_SIZE)
-    return any(buffer[at : at + SECTOR_SIZE] == zero for at in range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)) or (
+    return any(
+        buffer[at : at + SECTOR_SIZE] == zero for at in range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)
+    ) or (
         # A record that begins inside a lost sector: the rest of that sector is zero.
         first - start >= 4 and first <= end and not any(buffer[start + 4 : first])
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flintlog.dialects.taskflux.files import SETTINGS_SIZE_MAX
@@ -29,7 +29,7 @@ _DATA_DIRECTORY = "datadirectory"
 class Settings:
     """What the file and the arguments say; `data_directory` is where `data` stands, None: in the root."""
 
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     data_directory: str | None = None
 
 

@@ -46,7 +46,9 @@ def entry_batch(
     operation = records.operation
     named = operation > 0
     data = records.offset + layout.record_header_size
-    queue = binary_column(view, data + 2, np.where(named, records.name_length, 0).astype(np.int64), named).cast(pa.string())
+    queue = binary_column(
+        view, data + 2, np.where(named, records.name_length, 0).astype(np.int64), named
+    ).cast(pa.string())
     is_add = operation == _A
     key_at = data + 2 + records.name_length
     own = pa.StructArray.from_arrays(
@@ -60,7 +62,9 @@ def entry_batch(
         fields=list(OWN_FIELDS),
     )
     payload = (
-        binary_column(view, records.payload, records.payload_length, is_add) if query.payload else pa.nulls(count, pa.binary())
+        binary_column(view, records.payload, records.payload_length, is_add)
+        if query.payload
+        else pa.nulls(count, pa.binary())
     )
     length = layout.record_header_size + records.length + (-records.length % layout.alignment)
     return pa.RecordBatch.from_arrays(
@@ -114,14 +118,14 @@ def state_batches(state: State) -> Iterator[pa.RecordBatch]:
 
 def _state_batch(queue: QueueState, begin: int, buffers: list[memoryview]) -> pa.RecordBatch:
     records = queue.records[begin : begin + BATCH_RECORDS]
-    parts = [
-        (mine := np.flatnonzero(records.source == which), buffers[which])
-        for which in np.unique(records.source)
-    ]
+    parts = [(np.flatnonzero(records.source == which), buffers[which]) for which in np.unique(records.source)]
     if len(parts) == 1:
         payload = binary_column(parts[0][1], records.payload, records.payload_length)
     else:
-        columns = [binary_column(buffer, records.payload[mine], records.payload_length[mine]) for mine, buffer in parts]
+        columns = [
+            binary_column(buffer, records.payload[mine], records.payload_length[mine])
+            for mine, buffer in parts
+        ]
         back = np.argsort(np.concatenate([mine for mine, _ in parts]))
         payload = pa.concat_arrays(columns).take(pa.array(back))
     return pa.RecordBatch.from_arrays(

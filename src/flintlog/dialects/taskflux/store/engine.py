@@ -109,7 +109,9 @@ class Engine:
         if tail is None:
             self.log.create(found.base.index + 1)
         else:
-            older = [file.first for file in found.covered] + [segment.first for segment in found.segments[:-1]]
+            older = [file.first for file in found.covered] + [
+                segment.first for segment in found.segments[:-1]
+            ]
             self.log.open(older, tail)
 
     def _create_rest(self) -> None:
@@ -180,13 +182,19 @@ class Engine:
 
     def _publish(self, chunks: Iterable[Buffer]) -> None:
         self.disk.publish(
-            posixpath.join(self.data, lay.SNAPSHOT_FILE), chunks, scratch=posixpath.join(self.scratch, _SNAPSHOT_SCRATCH)
+            posixpath.join(self.data, lay.SNAPSHOT_FILE),
+            chunks,
+            scratch=posixpath.join(self.scratch, _SNAPSHOT_SCRATCH),
         )
 
     def snapshot_due(self, commit_index: int) -> bool:
         """Do the notes' rules ask for a snapshot?"""
         return rules.snapshot_due(
-            self.layout.edition, self.limits.threshold, self.log.segment_firsts, self.snapshot_index, commit_index
+            self.layout.edition,
+            self.limits.threshold,
+            self.log.segment_firsts,
+            self.snapshot_index,
+            commit_index,
         )
 
     def close(self) -> None:

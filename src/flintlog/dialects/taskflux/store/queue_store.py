@@ -154,7 +154,10 @@ class Queue:
         count = len(payloads)
         wide = np.broadcast_to(_int64(keys), count) if isinstance(keys, int) else _int64(keys)
         if len(wide) != count:
-            raise UsageError(f"{count} payloads and {len(wide)} keys", advice="Give one key for each payload, or one for all")
+            raise UsageError(
+                f"{count} payloads and {len(wide)} keys",
+                advice="Give one key for each payload, or one for all",
+            )
         if not count:
             return range(0)
         wide = np.ascontiguousarray(wide)
@@ -191,9 +194,13 @@ class Queue:
             raise KeyRangeError(
                 f"key {wrong} is outside {spec.key_range[0]}..{spec.key_range[1]}, the range of queue {spec.name!r}"
             )
-        limit = lay.DATA_SIZE_MAX - len(self._add_prefix) - 12 if spec.max_payload is None else spec.max_payload
+        limit = (
+            lay.DATA_SIZE_MAX - len(self._add_prefix) - 12 if spec.max_payload is None else spec.max_payload
+        )
         if payload_size > limit:
-            raise PayloadSizeError(f"a payload of {payload_size} bytes is over the limit of {limit} of queue {spec.name!r}")
+            raise PayloadSizeError(
+                f"a payload of {payload_size} bytes is over the limit of {limit} of queue {spec.name!r}"
+            )
 
     def _check_alive(self) -> None:
         self._store._engine.failstop.check()
@@ -221,10 +228,8 @@ class Queue:
                     return []
                 self._arrival.wait(left)
                 self._check_alive()
-            result = []
-            while len(result) < limit and (record := self._waiting.pop()) is not None:
-                taken = self._taken[record.id] = Taken(self, record)
-                result.append(taken)
+            result = [Taken(self, record) for record in self._waiting.pop_many(limit)]
+            self._taken.update((taken.id, taken) for taken in result)
             return result
 
     def ack_many(self, taken: Sequence[Taken]) -> None:
@@ -272,7 +277,8 @@ class Queue:
             self._check_alive()
             if id_ in self._taken:
                 raise RefusedError(
-                    f"record {id_} of queue {self.name!r} is handed out", advice="Acknowledge it, or give it back first"
+                    f"record {id_} of queue {self.name!r} is handed out",
+                    advice="Acknowledge it, or give it back first",
                 )
             record = self._waiting.remove(id_)
             if record is None:
@@ -409,7 +415,7 @@ class QueueStore:
         self._engine.failstop.check()
         return self._group.submit(operation)
 
-    def _flush(self, operations: list[_Operation]) -> None:
+    def _flush(self, operations: Sequence[_Operation]) -> None:
         engine = self._engine
         with engine.failstop.guard():
             engine.log.append([operation.blob for operation in operations], committed=engine.log.last)
@@ -441,7 +447,9 @@ class QueueStore:
         if not self._in_background:
             self.snapshot()
         elif self._snapshot_thread is None or not self._snapshot_thread.is_alive():
-            self._snapshot_thread = threading.Thread(target=self._background_snapshot, name="flintlog-snapshot")
+            self._snapshot_thread = threading.Thread(
+                target=self._background_snapshot, name="flintlog-snapshot"
+            )
             self._snapshot_thread.start()
 
     def _background_snapshot(self) -> None:
@@ -536,7 +544,9 @@ def _pack_key(key: int, length: int) -> bytes:
     except struct.error:
         if not -(2**63) <= key < 2**63:
             raise KeyRangeError(f"key {key} does not fit 64 bits") from None
-        raise PayloadSizeError(f"a payload of {length} bytes is over the limit of {lay.DATA_SIZE_MAX}") from None
+        raise PayloadSizeError(
+            f"a payload of {length} bytes is over the limit of {lay.DATA_SIZE_MAX}"
+        ) from None
 
 
 def _int64(keys: int | Iterable[int] | np.ndarray) -> np.ndarray:

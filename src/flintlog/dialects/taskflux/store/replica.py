@@ -176,7 +176,9 @@ class ReplicaLog:
         for at in range(1, len(entries) + 1):
             if at == len(entries) or entries[at][0] != entries[begin][0]:
                 term = entries[begin][0]
-                blobs.append(batch.several(self._engine.layout, term, [data for _, data in entries[begin:at]]))
+                blobs.append(
+                    batch.several(self._engine.layout, term, [data for _, data in entries[begin:at]])
+                )
                 begin = at
         with self._engine.failstop.guard():
             self._engine.log.append(blobs, committed=self._commit)

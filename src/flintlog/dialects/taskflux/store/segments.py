@@ -220,7 +220,9 @@ class SegmentLog:
         name = f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}"
         found = self._disk.stat(posixpath.join(self._data, name))
         size = found.size if found else 0
-        return read_segment(self._disk, self._data, SegmentFile(name, first, size), self._layout, newest=newest)
+        return read_segment(
+            self._disk, self._data, SegmentFile(name, first, size), self._layout, newest=newest
+        )
 
     def _path(self, first: int) -> str:
         return posixpath.join(self._directory, lay.segment_name(first))

@@ -82,6 +82,10 @@ def _records(state: State, records: Pointers) -> bytearray:
     for which in np.unique(records.source):
         mine = np.flatnonzero(records.source == which)
         copy_ranges(
-            out, starts[mine] + _RECORD_HEAD, buffers[which], records.payload[mine], records.payload_length[mine]
+            out,
+            starts[mine] + _RECORD_HEAD,
+            buffers[which],
+            records.payload[mine],
+            records.payload_length[mine],
         )
     return chunk

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Arena = bytes | bytearray | memoryview
 
-_BLOCK = 1024  # records of a run that are turned into Python objects at a time
+_BLOCK = 1024  # records of a run that are turned into Python objects at a time, at most
+_STRETCH_MIN = 16  # from so many records on it pays to take them as columns
 
 
 class Record(NamedTuple):
@@ -29,17 +32,20 @@ class Record(NamedTuple):
 class Run:
     """Records as columns in dequeue order."""
 
-    def __init__(self, ids: Ints, keys: Ints, orders: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
+    def __init__(self, ids: Ints, keys: Ints, orders: Ints, arena: Arena, offsets: Ints) -> None:
         self._ids = ids
         self._keys = keys
         self._orders = orders
-        self._arena = memoryview(arena)
+        self._arena = arena if isinstance(arena, bytes) else memoryview(arena)
         self._offsets = offsets
         self._at = 0
         self._removed: set[int] = set()  # places
         self._by_id: Ints | None = None
         self._block: list[tuple[int, int, int, int, int]] = []
         self._block_begin = 0
+        self._block_size = (
+            1  # grows: a run that is put in, or walked in stretches, needs no more than its head
+        )
 
     def head(self) -> tuple[int, int, int] | None:
         """(key, order, id) of the next record; None at the end."""
@@ -59,10 +65,31 @@ class Run:
     def advance(self) -> None:
         self._at += 1
 
+    @property
+    def whole(self) -> bool:
+        """Was nothing taken out of the middle of what is left?"""
+        return not self._removed
+
+    def stretch(self, limit: int, before: tuple[int, int] | None) -> list[Record]:
+        """Take up to `limit` records that stand before a (key, order). For a run that is whole."""
+        begin, end = self._at, min(self._at + limit, len(self._ids))
+        if before is not None:
+            key, order = before
+            keys = self._keys[begin:end]
+            equal = begin + int(np.searchsorted(keys, key, "left"))
+            end = begin + int(np.searchsorted(keys, key, "right"))
+            end = equal + int(np.searchsorted(self._orders[equal:end], order))
+        bounds = self._offsets[begin : end + 1].tolist()
+        arena = self._arena
+        payloads = [bytes(arena[first:last]) for first, last in pairwise(bounds)]
+        self._at = end
+        return list(map(Record, self._ids[begin:end].tolist(), self._keys[begin:end].tolist(), payloads))
+
     def _row(self) -> tuple[int, int, int, int, int]:
         place = self._at - self._block_begin
         if not 0 <= place < len(self._block):
-            begin, end = self._at, min(self._at + _BLOCK, len(self._ids))
+            begin, end = self._at, min(self._at + self._block_size, len(self._ids))
+            self._block_size = min(self._block_size * 8, _BLOCK)
             self._block = list(
                 zip(
                     self._keys[begin:end].tolist(),
@@ -87,7 +114,9 @@ class Run:
         if self._ids[place] != id_ or place < self._at or place in self._removed:
             return None
         self._removed.add(place)
-        return Record(id_, int(self._keys[place]), bytes(self._arena[self._offsets[place] : self._offsets[place + 1]]))
+        return Record(
+            id_, int(self._keys[place]), bytes(self._arena[self._offsets[place] : self._offsets[place + 1]])
+        )
 
 
 class Waiting:
@@ -136,17 +165,26 @@ class Waiting:
 
     def pop(self) -> Record | None:
         """The first record, taken out."""
-        record = self.peek()
-        if record is None:
-            return None
-        _, _, id_, run = heapq.heappop(self._heap)
-        self._count -= 1
-        if run is None:
-            del self._loose[id_]
-        else:
-            run.advance()
+        found = self.pop_many(1)
+        return found[0] if found else None
+
+    def pop_many(self, limit: int) -> list[Record]:
+        """Up to `limit` records from the front, taken out."""
+        result: list[Record] = []
+        while len(result) < limit and (record := self.peek()) is not None:
+            _, _, id_, run = heapq.heappop(self._heap)
+            if run is None:
+                del self._loose[id_]
+                result.append(record)
+                continue
+            if limit - len(result) >= _STRETCH_MIN and run.whole:
+                result += run.stretch(limit - len(result), self._heap[0][:2] if self._heap else None)
+            else:
+                run.advance()
+                result.append(record)
             self._push(run)
-        return record
+        self._count -= len(result)
+        return result
 
     def peek(self) -> Record | None:
         """The first record."""
@@ -184,14 +222,16 @@ class Waiting:
         copy._loose = dict(self._loose)
         copy._runs = [_copied(run) for run in self._runs]
         twin = {id(run): other for run, other in zip(self._runs, copy._runs, strict=True)}
-        copy._heap = [(key, order, id_, twin[id(run)] if run else None) for key, order, id_, run in self._heap]
+        copy._heap = [
+            (key, order, id_, twin[id(run)] if run else None) for key, order, id_, run in self._heap
+        ]
         copy._count = self._count
         while (record := copy.pop()) is not None:
             yield record
 
 
 def _copied(run: Run) -> Run:
-    other = Run(run._ids, run._keys, run._orders, run._arena.obj, run._offsets)
+    other = Run(run._ids, run._keys, run._orders, run._arena, run._offsets)
     other._at = run._at
     other._removed = set(run._removed)
     return other

@@ -28,7 +28,9 @@ _BATCH = 1 << 16
 
 
 @kernel
-def _fill(out: Any, start: Any, term_size: int, term: Any, checksum: Any, data: Any, length: Any, buffer: Any) -> None:
+def _fill(
+    out: Any, start: Any, term_size: int, term: Any, checksum: Any, data: Any, length: Any, buffer: Any
+) -> None:
     for index in range(len(start)):
         at = start[index]
         out[at] = 0xAA
@@ -77,9 +79,14 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
     if found.layout is new:
         raise RefusedError(f"this directory is of the {edition} edition already", file=data)
     if disk.stat(target) is not None:
-        raise RefusedError("the target exists already", file=target, advice="Name a place that does not exist yet")
+        raise RefusedError(
+            "the target exists already", file=target, advice="Name a place that does not exist yet"
+        )
     _check_fits(found, new)
-    steps = [Step("write", segment.file.name, f"{len(segment.records)} entries, edition {edition}") for segment in found.segments]
+    steps = [
+        Step("write", segment.file.name, f"{len(segment.records)} entries, edition {edition}")
+        for segment in found.segments
+    ]
     steps.append(Step("write", lay.METADATA_FILE, f"edition {edition}"))
     if found.has_snapshot:
         steps.append(Step("write", lay.SNAPSHOT_FILE, f"state at LSN {found.base.index}, edition {edition}"))
@@ -88,7 +95,9 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
     def apply() -> str:
         building = f"{target}.new"
         if disk.stat(building) is not None:
-            raise RefusedError("an unfinished conversion lies here", file=building, advice="Remove it, then try again")
+            raise RefusedError(
+                "an unfinished conversion lies here", file=building, advice="Remove it, then try again"
+            )
         _write(disk, found, new, posixpath.join(building, "data"))
         _prove(found, survey(disk, posixpath.join(building, "data"), layout=new, read_all=True))
         disk.rename(building, target)
@@ -138,7 +147,9 @@ def _prove(old: Survey, new: Survey) -> None:
     """Equal entries, equal metadata, equal state; or nothing is published."""
     new.refuse_damage()
     same = (old.metadata, [s.first for s in old.segments]) == (new.metadata, [s.first for s in new.segments])
-    same = same and all(_same_entries(a, b, old.layout, new.layout) for a, b in zip(old.segments, new.segments, strict=True))
+    same = same and all(
+        _same_entries(a, b, old.layout, new.layout) for a, b in zip(old.segments, new.segments, strict=True)
+    )
     if not (same and same_state(old.state(), new.state())):
         raise RefusedError(
             "the converted directory does not hold the same as the original; it was not published",
@@ -149,7 +160,8 @@ def _prove(old: Survey, new: Survey) -> None:
 
 def _same_entries(a: Segment, b: Segment, old: Layout, new: Layout) -> bool:
     same_columns = all(
-        np.array_equal(getattr(a.records, name), getattr(b.records, name)) for name in ("term", "checksum", "length")
+        np.array_equal(getattr(a.records, name), getattr(b.records, name))
+        for name in ("term", "checksum", "length")
     )
     return same_columns and _data(a.view, a.records, old) == _data(b.view, b.records, new)
 

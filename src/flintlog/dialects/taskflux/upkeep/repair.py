@@ -221,7 +221,9 @@ class _Keeper:
         if not lock.lock():
             lock.close()
             raise LockedError(
-                "another process has this directory open for writing", file=self._data, advice="Close it there first"
+                "another process has this directory open for writing",
+                file=self._data,
+                advice="Close it there first",
             )
         self._lock = lock
         self._disk.make_passing_directory(self._scratch)

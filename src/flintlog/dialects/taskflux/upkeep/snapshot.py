@@ -24,8 +24,10 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None) -> Plan:
         reason = f"state at LSN {index}: {state.record_count} records in {state_size(state)} bytes"
         steps.append(Step("write", lay.SNAPSHOT_FILE, reason))
         firsts = [file.first for file in found.covered] + [segment.first for segment in found.segments]
-        for first in firsts[: rules.superfluous(firsts, index)]:
-            steps.append(Step("remove", f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}", "the snapshot covers it"))
+        steps += [
+            Step("remove", f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}", "the snapshot covers it")
+            for first in firsts[: rules.superfluous(firsts, index)]
+        ]
 
     def apply() -> str:
         if not steps:

@@ -73,15 +73,12 @@ def _inventory(found: Survey) -> Inventory:
 
 
 def _odd_files(found: Survey) -> list[Finding]:
-    findings = []
-    for name in found.leftovers:
-        message = "left over from an unfinished removal; a snapshot covers it"
-        findings.append(Finding(Severity.NOTE, "leftover", message, name))
-    for name in found.listing.scratch:
-        findings.append(Finding(Severity.NOTE, "scratch", "left over in the scratch directory", name))
-    for name in found.listing.foreign:
-        findings.append(Finding(Severity.NOTE, "foreign", "no part of a taskflux directory; not touched", name))
-    return findings
+    odd = (
+        ("leftover", "left over from an unfinished removal; a snapshot covers it", found.leftovers),
+        ("scratch", "left over in the scratch directory", found.listing.scratch),
+        ("foreign", "no part of a taskflux directory; not touched", found.listing.foreign),
+    )
+    return [Finding(Severity.NOTE, code, message, name) for code, message, names in odd for name in names]
 
 
 def _items(found: Survey) -> list[FileItem]:
@@ -90,19 +87,30 @@ def _items(found: Survey) -> list[FileItem]:
     files = found.listing.segments
     for at, file in enumerate(files):
         segment = read.get(file.first)
-        role = "leftover" if file.name in found.leftovers else ("active" if at + 1 == len(files) else "closed")
+        role = (
+            "leftover" if file.name in found.leftovers else ("active" if at + 1 == len(files) else "closed")
+        )
         last = files[at + 1].first - 1 if at + 1 < len(files) else file.first - 1
         last = segment.last if segment is not None else last
         count = last - file.first + 1
         items.append(
-            FileItem(file.name, role, file.size, (file.first,) if count else None, (last,) if count else None, count)
+            FileItem(
+                file.name,
+                role,
+                file.size,
+                (file.first,) if count else None,
+                (last,) if count else None,
+                count,
+            )
         )
     if found.listing.metadata_size is not None:
         items.append(FileItem(lay.METADATA_FILE, "metadata", found.listing.metadata_size))
     if found.listing.snapshot_size is not None:
         index = (found.base.index,) if found.has_snapshot else None
-        count = sum(len(queue.records) for queue in found.base.queues) if found.has_snapshot else None
-        items.append(FileItem(lay.SNAPSHOT_FILE, "snapshot", found.listing.snapshot_size, None, index, count))
+        records = sum(len(queue.records) for queue in found.base.queues) if found.has_snapshot else None
+        items.append(
+            FileItem(lay.SNAPSHOT_FILE, "snapshot", found.listing.snapshot_size, None, index, records)
+        )
     return items
 
 
