@@ -8,8 +8,8 @@ from tests.crash.queue_model import Shown, shown_by
 
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.taskflux.dialect import DIALECT
-from flintlog.dialects.taskflux.files import survey
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
+from flintlog.dialects.taskflux.survey import survey
 from flintlog.dialects.taskflux.upkeep.convert import plan_convert
 from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot

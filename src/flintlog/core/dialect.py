@@ -51,6 +51,7 @@ class Split:
     start: int
     end: int
     first: int  # the position of its first entry
+    last: int | None  # and of its last one; None at the end of the log, which may grow
 
 
 @dataclass(frozen=True, slots=True)

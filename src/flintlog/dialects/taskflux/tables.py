@@ -11,8 +11,8 @@ from flintlog.columns.gather import binary_column
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
 from flintlog.dialects.taskflux.layout import OPERATIONS, Layout
-from flintlog.dialects.taskflux.replay import QueueState, State
 from flintlog.dialects.taskflux.scan import Records
+from flintlog.dialects.taskflux.state import QueueState, State
 
 BATCH_RECORDS = 1 << 16
 _A, _R = b"AR"

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import Survey, survey
 from flintlog.dialects.taskflux.layout import Layout, Metadata
-from flintlog.dialects.taskflux.replay import State
 from flintlog.dialects.taskflux.settings import Settings
+from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
+from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Buffer, Disk, FailStop, File, write_all
 from flintlog.errors import LockedError, RefusedError
 

@@ -24,8 +24,8 @@ from flintlog.dialects.taskflux import batch, files
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.batch import Blob
 from flintlog.dialects.taskflux.layout import QueueSpec
-from flintlog.dialects.taskflux.replay import State
 from flintlog.dialects.taskflux.settings import load_settings
+from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.engine import Engine, Opening
 from flintlog.dialects.taskflux.store.errors import (
     KeyRangeError,

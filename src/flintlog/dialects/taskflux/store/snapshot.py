@@ -11,7 +11,7 @@ from fastcrc import crc32
 from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout
-from flintlog.dialects.taskflux.replay import Pointers, State
+from flintlog.dialects.taskflux.state import Pointers, State
 from flintlog.errors import RefusedError
 
 _CHUNK_BYTES = 8 << 20

@@ -16,11 +16,12 @@ from flintlog.columns.compile import kernel
 from flintlog.columns.gather import gather, offsets_of
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import Segment, Survey, survey
+from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Layout
-from flintlog.dialects.taskflux.replay import State
 from flintlog.dialects.taskflux.scan import Records
+from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
+from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk, write_all
 from flintlog.errors import RefusedError
 

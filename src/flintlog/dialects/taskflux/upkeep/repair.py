@@ -20,7 +20,8 @@ import numpy as np
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile, Survey, survey
+from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile
+from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.dialects.taskflux.upkeep.verify import judge_state
 from flintlog.disk import Disk, File
 from flintlog.errors import LockedError, RefusedError

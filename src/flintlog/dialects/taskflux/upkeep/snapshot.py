@@ -5,10 +5,10 @@ from __future__ import annotations
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules
-from flintlog.dialects.taskflux.files import survey
 from flintlog.dialects.taskflux.settings import Settings
 from flintlog.dialects.taskflux.store.engine import Engine, Opening
 from flintlog.dialects.taskflux.store.snapshot import state_size
+from flintlog.dialects.taskflux.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 

@@ -8,8 +8,9 @@ from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import Survey, finding_of, survey
-from flintlog.dialects.taskflux.replay import State
+from flintlog.dialects.taskflux.files import finding_of
+from flintlog.dialects.taskflux.state import State
+from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 

@@ -1,0 +1,162 @@
+"""What replay gives and begins with: queues with pointers to their records, and how a snapshot is read.
+
+Payloads are never touched; a pointer says in which file they stand, and where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.compile import be32, be64, kernel
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.layout import QueueSpec
+from flintlog.dialects.taskflux.scan import Records
+from flintlog.errors import DamageError
+
+Ints = NDArray[np.int64]
+
+_RECORD_SIZE_MIN = 20  # of a record in a snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that payloads stand in, with the records read from it; `first` is the LSN of the first one."""
+
+    name: str
+    buffer: memoryview
+    records: Records
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """Records of a queue in dequeue order; `source` counts into the sources of the state, -1 is the snapshot."""
+
+    id: Ints
+    key: Ints
+    source: NDArray[np.int32]
+    payload: Ints
+    payload_length: Ints
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __getitem__(self, which: Any) -> Pointers:
+        return Pointers(
+            self.id[which],
+            self.key[which],
+            self.source[which],
+            self.payload[which],
+            self.payload_length[which],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """One queue with its live records."""
+
+    spec: QueueSpec
+    last_id: int
+    records: Pointers
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something odd that has one clear meaning: which entry, and what was made of it."""
+
+    lsn: int
+    code: str
+    message: str
+    file: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The queues, by name, after the entry `index`; payloads stand in `snapshot` and `sources`."""
+
+    index: int
+    term: int
+    queues: tuple[QueueState, ...]
+    snapshot: memoryview
+    sources: tuple[Source, ...]
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def record_count(self) -> int:
+        return sum(len(queue.records) for queue in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What replay begins with: the queues of a snapshot, or only the default queue."""
+
+    index: int = lay.LSN_NONE
+    term: int = lay.TERM_FIRST
+    queues: tuple[QueueState, ...] = field(
+        default_factory=lambda: (QueueState(QueueSpec(lay.DEFAULT_QUEUE), 0, _no_pointers()),)
+    )
+    buffer: memoryview = field(default_factory=lambda: memoryview(b""))
+
+
+def _no_pointers() -> Pointers:
+    empty = np.empty(0, np.int64)
+    return Pointers(empty, empty, np.empty(0, np.int32), empty, empty)
+
+
+@kernel
+def _snapshot_records(buffer: Any, at: int, size: int, id_: Any, key: Any, payload: Any, length: Any) -> int:
+    """Read len(id_) records; the offset behind them, or -1 when the state ends inside one."""
+    for index in range(len(id_)):
+        if size - at < 20:
+            return -1
+        id_[index] = be64(buffer, at)
+        key[index] = be64(buffer, at + 8)
+        count = be32(buffer, at + 16)
+        at += 20
+        if count > size - at:
+            return -1
+        payload[index] = at
+        length[index] = count
+        at += count
+    return at
+
+
+def read_base(buffer: memoryview, start: int, end: int, index: int, term: int) -> Base:
+    """The queues in a snapshot file, whose state stands between `start` and `end`; offsets count from the file."""
+    if end - start < 4:
+        raise DamageError("the snapshot holds no state", code="snapshot-short", offset=start)
+    count = int.from_bytes(buffer[start : start + 4], "big", signed=True)
+    at = start + 4
+    queues: dict[str, QueueState] = {}
+    body = buffer[:end]
+    for _ in range(count):  # a wrong count ends in an error at the end of the state
+        spec, last_id, record_count, at = lay.decode_queue_header(body, at)
+        if spec.name in queues:
+            raise DamageError(f"the snapshot holds queue {spec.name!r} twice", code="snapshot-queue-twice")
+        records, at = _read_pointers(body, at, record_count)
+        last_id = max(last_id, int(records.id.max(initial=0)))
+        order = np.argsort(records.key, kind="stable")  # the file's order is the order among equal keys
+        queues[spec.name] = QueueState(spec, last_id, records[order])
+    if lay.DEFAULT_QUEUE not in queues:
+        raise DamageError("the snapshot has no default queue", code="snapshot-no-default")
+    return Base(index, term, tuple(queues.values()), buffer)
+
+
+def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int]:
+    if count > (len(body) - at) // _RECORD_SIZE_MIN:
+        raise DamageError(f"the snapshot ends before {count} records", code="snapshot-short", offset=at)
+    ids, keys, payloads, lengths = (np.empty(count, np.int64) for _ in range(4))
+    begin = at
+    at = _snapshot_records.run(len(body) - begin, body, begin, len(body), ids, keys, payloads, lengths)
+    if at < 0:
+        raise DamageError("the snapshot ends inside a record", code="snapshot-short", offset=begin)
+    if count and (ids.min() < 0 or len(np.unique(ids)) < count):
+        raise DamageError(
+            "the snapshot holds a record id twice, or one out of bounds", code="snapshot-id", offset=begin
+        )
+    return Pointers(ids, keys, np.full(count, -1, np.int32), payloads, lengths), at

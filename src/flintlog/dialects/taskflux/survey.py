@@ -1,0 +1,315 @@
+"""How the files of a directory fit together: order, gaps, leftovers, damage. Reads only.
+
+`survey` looks at a directory once and tells everything that opening, verifying and repairing need to know:
+which layout, which metadata, which snapshot, which segments form the log, where it ends, and what is wrong.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.files import (
+    HEADER_DAMAGED,
+    METADATA_SIZE_MAX,
+    Listing,
+    Segment,
+    SegmentFile,
+    detect_layout,
+    finding_in,
+    finding_of,
+    list_files,
+    read_metadata,
+    read_segment,
+    read_snapshot,
+)
+from flintlog.dialects.taskflux.layout import Layout, Metadata
+from flintlog.dialects.taskflux.replay import replay
+from flintlog.dialects.taskflux.state import Base, Source, State
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, RefusedError
+
+
+@dataclass(slots=True)
+class Survey:
+    """All that opening, verifying and repairing need to know of a directory."""
+
+    listing: Listing
+    layout: Layout
+    metadata: Metadata | None = None  # None: empty or missing, to be initialised
+    base: Base = field(default_factory=Base)
+    has_snapshot: bool = False
+    segments: list[Segment] = field(default_factory=list)  # read ones that belong to the log, in order
+    covered: list[SegmentFile] = field(
+        default_factory=list
+    )  # belong to the log, wholly below the snapshot, not read
+    leftovers: list[str] = field(default_factory=list)  # may be unlinked: nothing can need them
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        """The first LSN of the log; what the next append gets when the log is empty."""
+        files = [*self.covered, *(segment.file for segment in self.segments)]
+        return files[0].first if files else self.base.index + 1
+
+    @property
+    def last(self) -> int:
+        """The last LSN of the log or of the snapshot, whichever is higher."""
+        return max(self.segments[-1].last, self.base.index) if self.segments else self.base.index
+
+    @property
+    def last_term(self) -> int:
+        """The term of the last entry, or of the snapshot when no entry follows it."""
+        tail = next((segment for segment in reversed(self.segments) if len(segment.records)), None)
+        if tail is None or tail.last <= self.base.index:
+            return self.base.term
+        return int(tail.records.term[-1])
+
+    @property
+    def tail(self) -> Segment | None:
+        return self.segments[-1] if self.segments else None
+
+    def sources(self, last: int | None = None) -> list[Source]:
+        """The entries behind the snapshot, up to `last`."""
+        result = []
+        for segment in self.segments:
+            begin = max(self.base.index + 1 - segment.first, 0)
+            end = (
+                len(segment.records) if last is None else min(last + 1 - segment.first, len(segment.records))
+            )
+            if begin < end:
+                records = segment.records[begin:end]
+                result.append(Source(segment.file.name, segment.view, records, segment.first + begin))
+        return result
+
+    def state(self, as_of: int | None = None) -> State:
+        """The state after the last entry, or after `as_of`."""
+        if as_of is not None and not self.base.index <= as_of <= self.last:
+            raise RefusedError(
+                f"the state at LSN {as_of} cannot be built: this directory holds {self.base.index} to {self.last}",
+                file=self.listing.data,
+                advice="Choose a position in that range, or restore an older backup",
+            )
+        return replay(self.base, self.sources(as_of), self.layout)
+
+    def refuse_damage(self) -> None:
+        """Raise for the first finding that opening must not pass over."""
+        for finding in self.findings:
+            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) or finding.code in REPAIR_ONLY:
+                raise finding.error(self.listing.data)
+
+
+# Findings that lose nothing when repaired, but that opening does not decide on its own.
+REPAIR_ONLY = frozenset({"snapshot-unusable", HEADER_DAMAGED})
+
+Look = Callable[[int, int], None]
+
+
+def survey(
+    disk: Disk,
+    data: str,
+    *,
+    layout: Layout | None = None,
+    read_all: bool = False,
+    progress: Look | None = None,
+) -> Survey:
+    """Look at the directory. `read_all` reads also the segments that a snapshot covers."""
+    listing = list_files(disk, data)
+    result = Survey(listing, layout or detect_layout(disk, listing) or lay.DESIGNED)
+    _look_at_metadata(disk, result)
+    snapshot_damage = _look_at_snapshot(disk, result)
+    _look_at_segments(disk, result, read_all, progress or (lambda done, total: None))
+    _look_at_chain(result)
+    if snapshot_damage is not None:
+        _judge_snapshot(result, snapshot_damage)
+    return result
+
+
+def _look_at_metadata(disk: Disk, result: Survey) -> None:
+    if not result.listing.metadata_size:
+        return
+    raw = disk.read(posixpath.join(result.listing.data, lay.METADATA_FILE), METADATA_SIZE_MAX)
+    try:
+        result.metadata = read_metadata(raw, result.layout)
+    except DamageError as error:
+        result.findings.append(finding_of(error))
+
+
+def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
+    if not result.listing.snapshot_size:
+        return None
+    with disk.open(posixpath.join(result.listing.data, lay.SNAPSHOT_FILE)) as file:
+        view = file.view()  # never cut, only replaced by rename
+    try:
+        result.base = read_snapshot(view, result.layout)
+    except DamageError as error:
+        return error
+    result.has_snapshot = result.base.index >= 0
+    return None
+
+
+def _judge_snapshot(result: Survey, error: DamageError) -> None:
+    """A damaged snapshot costs nothing while the whole log is still there."""
+    complete = result.first == 0 and bool(result.segments)
+    finding = finding_of(error)
+    if complete:
+        finding = Finding(
+            Severity.REPAIRABLE,
+            "snapshot-unusable",
+            f"{finding.message}; the log still holds everything from LSN 0 on",
+            finding.file,
+            finding.offset,
+            finding.expected,
+            finding.found,
+        )
+    # The gap that a missing snapshot leaves at the head of the log follows from this damage; say it once.
+    result.findings[:] = [finding] + [item for item in result.findings if item.code != "log-start"]
+
+
+def _look_at_segments(disk: Disk, result: Survey, read_all: bool, progress: Look) -> None:
+    files = result.listing.segments
+    total = sum(file.size for file in files)
+    done = 0
+    for at, file in enumerate(files):
+        following = files[at + 1] if at + 1 < len(files) else None
+        if not read_all and following is not None and following.first - 1 <= result.base.index:
+            result.covered.append(file)
+            continue
+        result.segments.append(
+            read_segment(disk, result.listing.data, file, result.layout, newest=following is None)
+        )
+        done += file.size
+        progress(done, total)
+
+
+def _look_at_chain(result: Survey) -> None:
+    """Do the segments follow each other, and the snapshot? What a snapshot covers need not."""
+    _drop_islands(result)
+    _drop_superseded(result)
+    segments = result.segments
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].file if at + 1 < len(segments) else None
+        _report_segment(result, segment, following)
+        if following is not None:
+            _report_seam(result, segment, following)
+    if segments and result.first > result.base.index + 1:
+        result.findings.append(_log_start(result))
+    _report_conflict(result)
+
+
+def _drop_islands(result: Survey) -> None:
+    """Below the snapshot, segments before a gap are leftovers of an unfinished removal."""
+    files = [*result.covered, *(segment.file for segment in result.segments)]
+    counts = {segment.file.first: len(segment.records) for segment in result.segments}
+    keep_from = 0
+    for at in range(1, len(files)):
+        count = counts.get(files[at - 1].first)
+        ends = files[at].first if count is None else files[at - 1].first + count
+        if ends < files[at].first <= result.base.index + 1:
+            keep_from = at
+    gone = {file.first for file in files[:keep_from]}
+    result.leftovers += [file.name for file in files[:keep_from]]
+    result.covered = [file for file in result.covered if file.first not in gone]
+    result.segments = [segment for segment in result.segments if segment.first not in gone]
+
+
+def _drop_superseded(result: Survey) -> None:
+    """A snapshot ahead of the whole log: it was received from another node, and the log is a leftover."""
+    tail = result.tail
+    if not result.has_snapshot or tail is None or tail.last >= result.base.index:
+        return
+    if tail.damage is not None and not tail.damage.torn:
+        return  # good records may stand behind the damage
+    result.leftovers += [file.name for file in result.covered] + [
+        segment.file.name for segment in result.segments
+    ]
+    result.covered = []
+    result.segments = []
+
+
+def _report_segment(result: Survey, segment: Segment, following: SegmentFile | None) -> None:
+    needless = following is not None and following.first - 1 <= result.base.index
+    finding = finding_in(segment, newest=following is None)
+    if finding is not None:
+        if needless and finding.severity is Severity.CORRUPT:
+            finding = replace(finding, severity=Severity.REPAIRABLE)
+        result.findings.append(finding)
+    falls = np.flatnonzero(np.diff(segment.records.term) < 0)
+    if len(falls):
+        at = int(falls[0]) + 1
+        result.findings.append(
+            Finding(
+                Severity.NOTE,
+                "term-falls",
+                f"LSN {segment.first + at}: the term is lower than that of the record before",
+                segment.file.name,
+                int(segment.records.offset[at]),
+                f"{int(segment.records.term[at - 1])} or more",
+                str(int(segment.records.term[at])),
+            )
+        )
+
+
+def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> None:
+    expected = segment.last + 1
+    if following.first == expected or (segment.damage is not None and segment.damage.code != HEADER_DAMAGED):
+        return
+    if following.first - 1 <= result.base.index:
+        return
+    if following.first > expected:
+        code, message = (
+            "segment-gap",
+            f"LSN {expected} to {following.first - 1} are missing before this segment",
+        )
+    else:
+        code, message = "segment-overlap", f"LSN {following.first} to {expected - 1} stand in two segments"
+    result.findings.append(
+        Finding(
+            Severity.CORRUPT,
+            code,
+            message,
+            following.name,
+            None,
+            lay.segment_name(expected),
+            posixpath.basename(following.name),
+        )
+    )
+
+
+def _log_start(result: Survey) -> Finding:
+    after = f"the snapshot ends at LSN {result.base.index}" if result.has_snapshot else "there is no snapshot"
+    return Finding(
+        Severity.CORRUPT,
+        "log-start",
+        f"the log begins at LSN {result.first} and {after}: what lies between is missing",
+        result.listing.segments[0].name,
+        None,
+        f"LSN {result.base.index + 1} or lower",
+        f"LSN {result.first}",
+    )
+
+
+def _report_conflict(result: Survey) -> None:
+    """Raft: an entry that the snapshot covers has the snapshot's term."""
+    index = result.base.index
+    for segment in result.segments:
+        if result.has_snapshot and segment.first <= index <= segment.last:
+            at = index - segment.first
+            term = int(segment.records.term[at])
+            if term != result.base.term:
+                result.findings.append(
+                    Finding(
+                        Severity.CORRUPT,
+                        "snapshot-conflict",
+                        f"snapshot and log disagree about LSN {index}",
+                        segment.file.name,
+                        int(segment.records.offset[at]),
+                        f"term {result.base.term}",
+                        f"term {term}",
+                    )
+                )
