@@ -43,9 +43,7 @@ class Run:
         self._by_id: Ints | None = None
         self._block: list[tuple[int, int, int, int, int]] = []
         self._block_begin = 0
-        self._block_size = (
-            1  # grows: a run that is put in, or walked in stretches, needs no more than its head
-        )
+        self._block_size = 1  # grows: a run that is put in, or taken in stretches, needs only its head
 
     def head(self) -> tuple[int, int, int] | None:
         """(key, order, id) of the next record; None at the end."""

@@ -1,0 +1,1 @@
+"""Flintlog measured against other libraries, in one run, on one disk, with the same durability."""

@@ -1,0 +1,56 @@
+"""`python -m benchmarks`: measure, and print a table (or JSON with `--json`)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+
+from benchmarks import machine, taskflux
+from benchmarks.table import Table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--only", metavar="NAME", help="only topics whose name begins so: taskflux, taskflux/scan, ..."
+    )
+    parser.add_argument(
+        "--directory", default=".bench", help="where to work; on the disk to measure (%(default)s)"
+    )
+    options = parser.parse_args(arguments)
+
+    def wanted(name: str) -> bool:
+        if options.only is not None and not name.startswith(options.only):
+            return False
+        print(f"measuring {name}", file=sys.stderr)
+        return True
+
+    there = os.path.isdir(options.directory)
+    os.makedirs(options.directory, exist_ok=True)
+    work = os.path.join(options.directory, f"run-{os.getpid()}")
+    os.makedirs(work)
+    table = Table(facts=machine.facts(work))
+    try:
+        taskflux.run(table, work, taskflux.QUICK if options.quick else taskflux.Sizes(), wanted)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        if not there and not os.listdir(options.directory):
+            os.rmdir(options.directory)
+    if options.quick:
+        table.notes.insert(
+            0, "Small sizes: this run shows that the benchmark works; its figures mean nothing."
+        )
+    if options.json:
+        print(json.dumps(table.as_json(), indent=2))
+    else:
+        print("\n".join(table.lines()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

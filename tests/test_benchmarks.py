@@ -1,0 +1,83 @@
+"""The benchmark runs in small and gives every row; what it measures is not for a test to judge."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.table import RECORDS_PER_SECOND, SECONDS_PER_MILLION, Table, aligned, figure, row
+from benchmarks.taskflux import QUICK
+
+ROOT = Path(__file__).parent.parent
+ROWS = [
+    "add, 1 thread",
+    "add, against the floor",
+    "add, 16 threads",
+    f"add_many of {QUICK.batch}",
+    "take + ack, 1 thread",
+    "take + ack, 16 threads",
+    f"take + ack, batches of {QUICK.batch}",
+    "open, log",
+    "open, snapshot",
+    "scan",
+    "add beside a snapshot, rate",
+    "add beside a snapshot, p50",
+    "add beside a snapshot, p99",
+]
+
+
+def benchmarks(directory: Path, *arguments: str) -> str:
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "benchmarks",
+        "--quick",
+        "--directory",
+        str(directory),
+        *arguments,
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_row_is_measured_and_the_directory_is_left_clean(tmp_path):
+    found = json.loads(benchmarks(tmp_path, "--json"))
+    assert [one["name"] for one in found["rows"]] == ROWS
+    for one in found["rows"]:
+        assert all(math.isfinite(one[field]) and one[field] > 0 for field in ("ours", "peer", "ratio"))
+        assert one["peer_name"] in one["everyone"]
+    assert {"cores", "processor", "versions", "first use"} <= set(found["facts"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_topic_can_be_chosen_and_the_directory_is_made_and_removed(tmp_path):
+    printed = benchmarks(tmp_path / "new", "--only", "taskflux/scan").splitlines()
+    assert printed[1].startswith("scan ")
+    assert printed[2] == ""
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_ratio_is_taken_inside_each_round_and_above_one_when_ours_is_better():
+    figures = {"ours": [10, 100, 20], "a": [5, 50, 4], "b": [1, 1, 1]}
+    faster = row("r", RECORDS_PER_SECOND, figures, ["a", "b"], compared="")
+    assert (faster.ours, faster.peer, faster.peer_name, faster.ratio) == (20, 5, "a", 2)
+    figures = {"ours": [2.0], "a": [5.0], "b": [4.0]}
+    quicker = row("s", SECONDS_PER_MILLION, figures, ["a", "b"], compared="", ours_max=2)
+    assert (quicker.peer_name, quicker.ratio, quicker.reached) == ("b", 2, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234567.0, "1,234,567"), (12.345, "12.3"), (0.012345, "0.0123"), (0.0, "0.0")]
+)
+def test_figures_show_three_digits_that_count(value, text):
+    assert figure(value) == text
+
+
+def test_the_table_is_aligned():
+    assert aligned([("a", "1"), ("bbb", "22")], right={1}) == ["a     1", "bbb  22"]
+    assert Table().lines()[0].split() == ["ours", "peer", "ratio", "aim", "best", "peer"]
