@@ -29,7 +29,7 @@ java:
 
 demo: env ## write sample logs to .demo and walk through them
 	@echo "demo logs: .demo"
-	@$(BIN)/python -m flintlog.cli.main demo
+	@$(BIN)/python -m flintlog.cli.main demo --spark
 
 test: env ## run all tests in two processes
 	@echo "tests: tests/, two processes, the ten slowest are listed at the end"

@@ -8,7 +8,7 @@ import shlex
 import sys
 
 from flintlog.cli.output import Output
-from flintlog.cli.verb import Verb, no_options
+from flintlog.cli.verb import Verb
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK, EXIT_REPAIRABLE, RefusedError
 
@@ -42,6 +42,12 @@ _UPKEEP: Walk = (
 )
 
 
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--spark", action="store_true", help="show the log in Spark too (needs flintlog[spark] and Java)"
+    )
+
+
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
     log = _free_place(disk)
@@ -51,6 +57,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     _say("A crash tears a record that nobody was told about")
     _tear(disk, log)
     _walk(_AFTER_THE_CRASH, log, as_json=arguments.json)
+    if arguments.spark:
+        _say("The same log as DataFrames, in Spark")
+        _show_in_spark(log)
     _say("Upkeep: the state in a snapshot")
     _walk(_UPKEEP, log, as_json=arguments.json)
     _say(f"Everything is in {log}; look around")
@@ -93,6 +102,25 @@ def _tear(disk: Disk, log: str) -> None:
         file.sync()
 
 
+_SPARK_LINES = """\
+spark.read.format("flintlog").load({log!r}).groupBy("stream", "operation").count().orderBy("stream", "operation").show()
+spark.read.format("flintlog").option("view", "state").load({log!r}).drop("source").show(5, truncate=False)
+"""
+
+
+def _show_in_spark(log: str) -> None:
+    """Type the lines of a data engineer's first look."""
+    from flintlog.pipeline.session import session
+
+    spark = session()
+    try:
+        for line in _SPARK_LINES.format(log=log).splitlines():
+            print(f"\n>>> {line}", flush=True)
+            exec(line, {"spark": spark})
+    finally:
+        spark.stop()
+
+
 def _walk(walk: Walk, log: str, *, as_json: bool) -> None:
     from flintlog.cli.main import main  # which knows this verb in turn
 
@@ -119,8 +147,8 @@ DEMO = Verb(
         "Writes sample queues to a new directory below .demo, shows them with the other verbs, tears a "
         "record as a crash does, repairs it and takes a snapshot. Prints each command in front of its output."
     ),
-    examples=("flintlog demo",),
-    add_options=no_options,
+    examples=("flintlog demo", "flintlog demo --spark"),
+    add_options=_add_options,
     run=_run,
     takes_directory=False,
 )

@@ -33,6 +33,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only entries of this queue, topic or storage (may be given again)",
     )
+    parser.add_argument("--key", metavar="KEY", help="only entries with this key")
     parser.add_argument("--limit", type=count, metavar="N", help="stop after so many entries")
     parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
     parser.add_argument("--hex", action="store_true", help="show the bytes, field by field")
@@ -57,6 +58,7 @@ def _query(arguments: argparse.Namespace) -> EntryQuery:
         last=arguments.last,
         operations=None if arguments.operation is None else frozenset(arguments.operation),
         streams=None if arguments.stream is None else frozenset(arguments.stream),
+        key=arguments.key,
         payload=not arguments.no_payload,
     )
 

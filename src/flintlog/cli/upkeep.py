@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flintlog.cli.output import Output
-from flintlog.cli.verb import LogDirectory, Verb
+from flintlog.cli.verb import LogDirectory, Verb, position
 from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
 from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, RefusedError
@@ -41,9 +41,20 @@ def _dry_run_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only print the plan")
 
 
+def _snapshot_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-of",
+        type=position,
+        metavar="POSITION",
+        help="the state at this position instead of the last one",
+    )
+    _dry_run_option(parser)
+
+
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    _carry_out(log.dialect.plan_snapshot(log.disk, log.path), output, apply=not arguments.dry_run)
+    plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of)
+    _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 
@@ -78,9 +89,16 @@ REPAIR = Verb(
 SNAPSHOT = Verb(
     name="snapshot",
     summary="write the state to a snapshot, drop what it covers",
-    description="Writes the live state to a snapshot and removes the files that it makes superfluous.",
-    examples=("flintlog snapshot queues --dry-run", "flintlog snapshot queues"),
-    add_options=_dry_run_option,
+    description=(
+        "Writes the live state to a snapshot and removes the files that it makes superfluous. Everything up "
+        "to the position counts as agreed: on a replica, give --as-of a position that is committed."
+    ),
+    examples=(
+        "flintlog snapshot queues --dry-run",
+        "flintlog snapshot queues",
+        "flintlog snapshot queues --as-of 500",
+    ),
+    add_options=_snapshot_options,
     run=_snapshot,
 )
 

@@ -40,6 +40,7 @@ class EntryQuery:
     last: Position | None = None
     operations: frozenset[str] | None = None
     streams: frozenset[str] | None = None
+    key: str | None = None  # as a person types it; the dialect knows what it means
     payload: bool = True
 
 

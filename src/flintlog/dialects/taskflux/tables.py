@@ -13,6 +13,7 @@ from flintlog.core.entries import entry_schema
 from flintlog.dialects.taskflux.layout import OPERATIONS, Layout
 from flintlog.dialects.taskflux.scan import Records
 from flintlog.dialects.taskflux.state import QueueState, State
+from flintlog.errors import UsageError
 
 BATCH_RECORDS = 1 << 16
 _A, _R = b"AR"
@@ -105,7 +106,18 @@ def wanted(records: Records, lsn: np.ndarray, query: EntryQuery) -> np.ndarray:
     if query.operations is not None:
         names = np.array([word in query.operations for word in _WORDS])
         keep &= names[_WORD_OF[records.operation]]
+    if query.key is not None:
+        keep &= (records.operation == _A) & (records.number == _key(query.key))
     return keep
+
+
+def _key(text: str) -> int:
+    try:
+        return np.int64(int(text)).item()
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is not a key of a queue", advice="Keys are whole numbers of 64 bits"
+        ) from None
 
 
 def state_batches(state: State) -> Iterator[pa.RecordBatch]:
