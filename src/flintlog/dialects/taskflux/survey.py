@@ -88,13 +88,20 @@ class Survey:
         return result
 
     def state(self, as_of: int | None = None) -> State:
-        """The state after the last entry, or after `as_of`."""
+        """The state after the last entry, or after `as_of`; an entry that makes none is refused with its place."""
         if as_of is not None and not self.base.index <= as_of <= self.last:
             raise RefusedError(
                 f"the state at LSN {as_of} cannot be built: this directory holds {self.base.index} to {self.last}",
                 file=self.listing.data,
                 advice="Choose a position in that range, or restore an older backup",
             )
+        try:
+            return self.replayed(as_of)
+        except DamageError as error:
+            raise finding_of(error).error(self.listing.data) from None
+
+    def replayed(self, as_of: int | None = None) -> State:
+        """The same for whoever makes a finding of the error: its place counts from the directory."""
         return replay(self.base, self.sources(as_of), self.layout)
 
     def refuse_damage(self) -> None:

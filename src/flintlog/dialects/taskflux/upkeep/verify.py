@@ -49,7 +49,7 @@ def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
     if any(finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for finding in found.findings):
         return None, []  # the entries behind damage mean nothing without those before them
     try:
-        state = found.state()
+        state = found.replayed()
     except DamageError as error:
         return None, [finding_of(error)]
     notes = [Finding(Severity.NOTE, note.code, note.message, note.file, note.offset) for note in state.notes]
