@@ -20,7 +20,7 @@ from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Buffer, Disk, FailStop, File, write_all
-from flintlog.errors import LockedError, RefusedError
+from flintlog.errors import DamageError, LockedError, RefusedError, UnsupportedError
 
 _METADATA_SCRATCH = "metadata.new"
 _SNAPSHOT_SCRATCH = "snapshot.new"
@@ -47,17 +47,18 @@ class Engine:
         self.limits = opening.settings.limits
         self.failstop = FailStop(opening.data)
         self.disk.make_passing_directory(self.log_directory)
-        self._lock = self._take_lock()
+        metadata = posixpath.join(self.data, lay.METADATA_FILE)
+        was_there = self.disk.stat(metadata) is not None
+        self._lock = self._take_lock(metadata)
         try:
-            self._open(opening)
+            self._open(opening, self._look(opening, was_there))
         except BaseException:
             self._lock.close()
             raise
 
     # Opening
 
-    def _take_lock(self) -> File:
-        path = posixpath.join(self.data, lay.METADATA_FILE)
+    def _take_lock(self, path: str) -> File:
         while True:
             file = self.disk.open(path, "create")
             if not file.lock():
@@ -72,10 +73,19 @@ class Engine:
                 return file
             file.close()  # it was replaced between open and lock
 
-    def _open(self, opening: Opening) -> None:
-        self.layout = self._layout(opening.edition)
-        found = survey(self.disk, self.data, layout=self.layout)
-        found.refuse_damage()
+    def _look(self, opening: Opening, was_there: bool) -> Survey:
+        """What is here, or the reason why it stays closed; then not a byte of it has changed."""
+        try:
+            self.layout = self._layout(opening.edition)
+            found = survey(self.disk, self.data, layout=self.layout)
+            found.refuse_damage()
+        except (DamageError, RefusedError, UnsupportedError):
+            if not was_there:
+                self.disk.unlink(posixpath.join(self.data, lay.METADATA_FILE))  # made for the lock alone
+            raise
+        return found
+
+    def _open(self, opening: Opening, found: Survey) -> None:
         self.log = SegmentLog(self.disk, self.data, self.layout, self.limits, preallocate=opening.preallocate)
         self.snapshot_index = found.base.index
         self.snapshot_term = found.base.term
@@ -167,9 +177,11 @@ class Engine:
     def state_at(self, index: int) -> State:
         """The state after `index`, from the files alone: writers go on while it is built."""
         found = survey(self.disk, self.data, layout=self.layout)
-        damage = [item for item in found.findings if item.severity is Severity.CORRUPT]
-        if damage:
-            raise damage[0].error(self.data)
+        tail = found.tail.file.name if found.tail else None
+        for finding in found.findings:
+            # The newest segment is being written: what matters of it is whether it reaches `index`.
+            if finding.severity is Severity.CORRUPT and (finding.file != tail or found.last < index):
+                raise finding.error(self.data)
         return found.state(index)
 
     def publish_snapshot(self, state: State) -> None:
