@@ -1,0 +1,64 @@
+"""The code blocks of a Markdown page, and a shell that plays the console ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SHOWN_HOME = "/srv/app"  # where the pages say that the reader stands
+_MOMENT = re.compile(r"\d{8}T\d{6}Z")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block; `output` is the text block that follows it directly, or None."""
+
+    language: str
+    text: str
+    output: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    """All fenced blocks that have a language, in order."""
+    found = re.findall(
+        r"^```(\w+)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [Block(language, text, output or None) for language, text, output in found]
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Each command of a console block, with the output that the page shows."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def play(command: str, home: Path) -> str:
+    """What a command prints in `home`, with `flintlog` on the path; its own errors are part of it."""
+    tools = home.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    script = tools / "flintlog"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintlog.cli.main "$@"\n')
+    script.chmod(0o755)
+    environment = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}", PYTHONPATH=str(ROOT / "src"))
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=home,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return done.stdout.replace(str(home), SHOWN_HOME)
+
+
+def timeless(text: str) -> str:
+    """The text with every moment replaced by the same one."""
+    return _MOMENT.sub("00000000T000000Z", text)
