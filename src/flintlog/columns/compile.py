@@ -114,16 +114,18 @@ def _returning(body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _be32(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)  # an unsigned index is not looked at for being negative: this becomes one load
     value = np.int64(0)
     for index in range(4):
-        value = (value << 8) | np.int64(buffer[at + index])
+        value = (value << 8) | np.int64(buffer[place + np.uint64(index)])
     return value
 
 
 def _be64(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
     value = np.int64(0)
     for index in range(8):
-        value = (value << 8) | np.int64(buffer[at + index])
+        value = (value << 8) | np.int64(buffer[place + np.uint64(index)])
     return value
 
 

@@ -21,7 +21,7 @@ Buffer = bytes | bytearray | memoryview
 Mode = Literal["read", "write", "create"]
 T = TypeVar("T")
 
-_FLAGS: dict[Mode, int] = {
+FLAGS: dict[Mode, int] = {
     "read": os.O_RDONLY,
     "write": os.O_RDWR,
     "create": os.O_RDWR | os.O_CREAT,
@@ -115,7 +115,7 @@ class Disk:
 
     def open(self, path: str, mode: Mode = "read") -> File:
         """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`)."""
-        return File(self.kernel, path, _retried("open", path, self.kernel.open, path, _FLAGS[mode]))
+        return File(self.kernel, path, _retried("open", path, self.kernel.open, path, FLAGS[mode]))
 
     def read(self, path: str, size_max: int) -> bytes:
         """The first `size_max` bytes of a file."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from flintlog.disk.disk import _FLAGS
+from flintlog.disk.disk import FLAGS
 from flintlog.disk.kernel import Stat
 from flintlog.testing.calls import (
     Arrive,
@@ -31,8 +31,8 @@ from flintlog.testing.device import ROOT, Device, State
 from flintlog.testing.sites import Sites, is_at
 
 # The flags as `Disk` passes them: the kit knows no others.
-_WRITE = _FLAGS["write"]
-_CREATE = _FLAGS["create"] & ~_FLAGS["write"]
+_WRITE = FLAGS["write"]
+_CREATE = FLAGS["create"] & ~FLAGS["write"]
 
 
 @dataclass(slots=True)

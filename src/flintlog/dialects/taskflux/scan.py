@@ -33,6 +33,8 @@ from flintlog.dialects.taskflux.layout import Layout
 COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger record apart
 SECTOR_SIZE = 512
 _CHUNK = 1 << 18  # records per pass of the kernel
+_PROBE = 1 << 10
+_RECORDS_MAX = 1 << 26  # of one table; a segment with more comes in several
 _SEARCH_CHUNK = 1 << 20
 _SEARCH_CHECKSUM_BYTES_MAX = 256 << 20
 
@@ -239,10 +241,20 @@ def scan_segment(
     buffer: memoryview, layout: Layout, start: int = lay.SEGMENT_HEADER_SIZE
 ) -> tuple[Records, Stop]:
     """All records from `start` on, and where they stop."""
-    parts = list(scan_batches(buffer, layout, start))
+    batch = _expected_count(buffer, layout, start)  # one table where possible: joining tables copies them
+    parts = list(scan_batches(buffer, layout, start, batch))
     stop = parts[-1][1]
     assert stop is not None
     return concatenate([records for records, _ in parts]), stop
+
+
+def _expected_count(buffer: memoryview, layout: Layout, start: int) -> int:
+    """How many records a file holds if all are like the first ones."""
+    records, stop = next(scan_batches(buffer, layout, start, _PROBE))
+    if stop is not None:
+        return len(records) + 1
+    size = int(records.offset[-1]) - start
+    return min(_PROBE + (len(buffer) - start) * _PROBE // size * 21 // 20, _RECORDS_MAX)
 
 
 def concatenate(parts: list[Records]) -> Records:
