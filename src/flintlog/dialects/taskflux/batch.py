@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,13 @@ from flintlog.columns.checksum import checksums, crc32_mpeg2
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import offsets_of
 from flintlog.dialects.taskflux.layout import RECORD_MARKER, Layout
+from flintlog.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Ints = NDArray[np.int64]
+Payloads: TypeAlias = "Sequence[bytes] | pa.Array"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +69,39 @@ def _fill_adds(
             out[at + at_checksum + byte] = (value >> (24 - 8 * byte)) & 255
 
 
-def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: Sequence[bytes]) -> Blob:
+def payload_column(payloads: Payloads) -> tuple[bytes, Ints]:
+    """The payloads back to back, and where each begins (one more for the end)."""
+    if hasattr(payloads, "buffers"):
+        return _arrow_column(payloads)
+    try:
+        lengths = np.fromiter(map(len, payloads), np.int64, count=len(payloads))
+        return b"".join(payloads), offsets_of(lengths)
+    except TypeError:
+        raise UsageError("a payload is not bytes", advice="Encode it first") from None
+
+
+def _arrow_column(column: pa.Array) -> tuple[bytes, Ints]:
+    import pyarrow as pa
+
+    if column.null_count:
+        raise UsageError("the column of payloads holds nulls", advice="Fill or drop them first")
+    if not len(column):
+        return b"", np.zeros(1, np.int64)
+    wide = column.cast(pa.large_binary())
+    _, offsets, data = wide.buffers()
+    places = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    joined = b"" if data is None else bytes(memoryview(data)[places[0] : places[-1]])
+    return joined, places - places[0]
+
+
+def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: bytes, offsets: Ints) -> Blob:
     """One A record for each key and payload; `prefix` is the delta up to the key."""
-    lengths = np.fromiter(map(len, payloads), np.int64, count=len(payloads))
-    data_sizes = lengths + (len(prefix) + 12)
-    sizes = data_sizes + layout.record_header_size + (-data_sizes % layout.alignment)
-    ends = offsets_of(sizes)
+    data_sizes = np.diff(offsets) + (len(prefix) + 12)
+    ends = offsets_of(data_sizes + layout.record_header_size + (-data_sizes % layout.alignment))
     if not _fill_adds.worth_compiling(int(ends[-1])):
-        pack = struct.Struct(">qi").pack
-        datas = (
-            prefix + pack(key, len(payload)) + payload
-            for key, payload in zip(keys.tolist(), payloads, strict=True)
-        )
-        return Blob(b"".join([layout.encode_record(term, data) for data in datas]), len(payloads), ends[1:])
+        return Blob(_adds_one_by_one(layout, term, prefix, keys, payloads, offsets), len(keys), ends[1:])
     arena = bytearray(int(ends[-1]))  # zeros, so padding is there already
     head = np.frombuffer(RECORD_MARKER + term.to_bytes(layout.term_size, "big"), np.uint8)
-    joined = np.frombuffer(b"".join(payloads) or b"\x00", np.uint8)
     _fill_adds.compiled()(
         np.frombuffer(arena, np.uint8),
         ends[:-1],
@@ -87,10 +109,21 @@ def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: Sequenc
         len(head),
         np.frombuffer(prefix, np.uint8),
         keys,
-        joined,
-        offsets_of(lengths),
+        np.frombuffer(payloads or b"\x00", np.uint8),
+        offsets,
     )
-    return Blob(arena, len(payloads), ends[1:])
+    return Blob(arena, len(keys), ends[1:])
+
+
+def _adds_one_by_one(
+    layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: bytes, offsets: Ints
+) -> bytes:
+    pack = struct.Struct(">qi").pack
+    places = offsets.tolist()
+    return b"".join(
+        layout.encode_record(term, prefix + pack(key, end - begin) + payloads[begin:end])
+        for key, begin, end in zip(keys.tolist(), places[:-1], places[1:], strict=True)
+    )
 
 
 def removes(layout: Layout, term: int, prefix: bytes, ids: Sequence[int]) -> Blob:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from flintlog.dialects.taskflux.files import SETTINGS_SIZE_MAX
 from flintlog.dialects.taskflux.layout import SETTINGS_FILE
@@ -33,20 +33,25 @@ class Settings:
     data_directory: str | None = None
 
 
-def load_settings(
-    disk: Disk,
-    root: str,
-    *,
-    soft_limit: int | None = None,
-    hard_limit: int | None = None,
-    snapshot_threshold: int | None = None,
-    data_directory: str | None = None,
-) -> Settings:
+class Arguments(TypedDict, total=False):
+    """What may be given instead of being written in the file."""
+
+    soft_limit: int | None
+    hard_limit: int | None
+    snapshot_threshold: int | None
+    data_directory: str | None
+
+
+def load_settings(disk: Disk, root: str, **arguments: Unpack[Arguments]) -> Settings:
     """The settings of a root, explicit arguments first."""
     values = _read(disk, posixpath.join(root, SETTINGS_FILE))
-    explicit = {"soft": soft_limit, "hard": hard_limit, "threshold": snapshot_threshold}
+    explicit = {
+        "soft": arguments.get("soft_limit"),
+        "hard": arguments.get("hard_limit"),
+        "threshold": arguments.get("snapshot_threshold"),
+    }
     values.update({key: value for key, value in explicit.items() if value is not None})
-    directory = data_directory or values.pop(_DATA_DIRECTORY, None)
+    directory = arguments.get("data_directory") or values.get(_DATA_DIRECTORY)
     values.pop(_DATA_DIRECTORY, None)
     limits = Limits(**values)
     if limits.soft < 0 or limits.threshold < 0:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata
-from flintlog.dialects.taskflux.settings import Settings
 from flintlog.dialects.taskflux.state import State
+from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.survey import Survey, survey
@@ -26,16 +25,6 @@ _METADATA_SCRATCH = "metadata.new"
 _SNAPSHOT_SCRATCH = "snapshot.new"
 RECEIVED_SCRATCH = "snapshot.received"
 _SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH)
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How to open: where, with which limits, and how a new directory is made."""
-
-    data: str
-    settings: Settings
-    edition: str | None = None  # None: that of the directory; designed when it is new
-    preallocate: bool = False
 
 
 class Engine:

@@ -11,6 +11,7 @@ import posixpath
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import batch, files
@@ -18,8 +19,9 @@ from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.batch import Blob
 from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Metadata
+from flintlog.dialects.taskflux.settings import Arguments
 from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
-from flintlog.dialects.taskflux.store.queue_store import opening_of
+from flintlog.dialects.taskflux.store.opening import opening_of
 from flintlog.disk import Disk, File
 from flintlog.errors import DamageError, RefusedError, UsageError
 
@@ -41,24 +43,12 @@ class ReplicaLog:
         path: str | os.PathLike[str],
         *,
         edition: str | None = None,
-        soft_limit: int | None = None,
-        hard_limit: int | None = None,
-        snapshot_threshold: int | None = None,
-        data_directory: str | None = None,
         preallocate: bool = False,
         disk: Disk | None = None,
+        **arguments: Unpack[Arguments],
     ) -> None:
         disk = disk or Disk()
-        opening = opening_of(
-            disk,
-            path,
-            edition=edition,
-            preallocate=preallocate,
-            soft_limit=soft_limit,
-            hard_limit=hard_limit,
-            snapshot_threshold=snapshot_threshold,
-            data_directory=data_directory,
-        )
+        opening = opening_of(disk, path, edition=edition, preallocate=preallocate, **arguments)
         self._lock = threading.RLock()
         self._engine = Engine(disk, opening)
         self._last_term = self._engine.take_survey().last_term

@@ -12,6 +12,7 @@ Order of durable steps, and why a crash between any two of them is harmless:
 from __future__ import annotations
 
 import posixpath
+import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -57,6 +58,9 @@ class SegmentLog:
         self._limits = limits
         self._preallocate = preallocate
         self._sealed: list[int] = []  # first LSNs
+        self._shape = (
+            threading.Lock()
+        )  # held while segments come or go: a snapshot removes them beside the writer
         self._tail: _Tail
 
     # Opening
@@ -98,7 +102,8 @@ class SegmentLog:
 
     @property
     def segment_firsts(self) -> list[int]:
-        return [*self._sealed, self._tail.first]
+        with self._shape:
+            return [*self._sealed, self._tail.first]
 
     @property
     def tail_size(self) -> int:
@@ -168,8 +173,9 @@ class SegmentLog:
     def _roll(self) -> None:
         fresh = self._new_segment(self._tail.next)
         self._tail.file.close()
-        self._sealed.append(self._tail.first)
-        self._tail = fresh
+        with self._shape:
+            self._sealed.append(self._tail.first)
+            self._tail = fresh
 
     def roll_back(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on, also across segments."""
@@ -202,9 +208,11 @@ class SegmentLog:
         Nothing is synced: a removal that a crash undoes leaves a segment that opening recognises and removes.
         """
         count = rules.superfluous(self.segment_firsts, snapshot_index)
-        for first in self._sealed[:count]:
+        with self._shape:
+            gone = self._sealed[:count]
+            del self._sealed[:count]
+        for first in gone:
             self._disk.unlink(self._path(first))
-        del self._sealed[:count]
         return count
 
     # Reading

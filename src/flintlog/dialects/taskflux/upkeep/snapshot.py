@@ -6,7 +6,8 @@ from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules
 from flintlog.dialects.taskflux.settings import Settings
-from flintlog.dialects.taskflux.store.engine import Engine, Opening
+from flintlog.dialects.taskflux.store.engine import Engine
+from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.snapshot import state_size
 from flintlog.dialects.taskflux.survey import survey
 from flintlog.disk import Disk

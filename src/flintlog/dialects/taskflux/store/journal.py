@@ -1,0 +1,70 @@
+"""The one way from a change to the disk: encoded, handed in, written and synced with whoever else waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from flintlog.core.group_commit import GroupCommit, Ticket
+from flintlog.dialects.taskflux import batch
+from flintlog.dialects.taskflux.batch import Blob
+from flintlog.dialects.taskflux.layout import Layout
+from flintlog.dialects.taskflux.store.engine import Engine
+
+
+class Operation(NamedTuple):
+    """What goes to the log, and what it does to memory once it is there."""
+
+    blob: Blob
+    apply: Callable[[], None]
+
+
+def _nothing() -> None:
+    """What a change does to memory that has shown it already."""
+
+
+class Journal:
+    """Writes the changes of all queues of a store, in the order of `submit`.
+
+    `lock` guards everything in memory: ids are given out and changes handed in under it, so that the order of
+    the log is the order of the ids. `after` is called when a batch is durable and applied.
+    """
+
+    def __init__(self, engine: Engine, term: int, after: Callable[[], None]) -> None:
+        self.lock = threading.Lock()
+        self.layout: Layout = engine.layout
+        self.term = term
+        self._engine = engine
+        self._after = after
+        self._group: GroupCommit[Operation] = GroupCommit(self._flush)
+
+    def check(self) -> None:
+        """Raise unless the store may go on."""
+        self._engine.failstop.check()
+
+    def encode(self, delta: bytes) -> Blob:
+        """One record of the log."""
+        return batch.one(self.layout, self.term, delta)
+
+    def submit(self, blob: Blob, apply: Callable[[], None] = _nothing) -> Ticket[Operation]:
+        """Hand in a change. The lock is held."""
+        self.check()
+        return self._group.submit(Operation(blob, apply))
+
+    def wait(self, ticket: Ticket[Operation]) -> None:
+        """Return when the change is durable and applied. The lock is not held."""
+        self._group.wait(ticket)
+
+    def drain(self) -> None:
+        """Write what was handed in and not yet waited for."""
+        self._group.drain()
+
+    def _flush(self, operations: Sequence[Operation]) -> None:
+        log = self._engine.log
+        with self._engine.failstop.guard():
+            log.append([operation.blob for operation in operations], committed=log.last)
+        with self.lock:
+            for operation in operations:
+                operation.apply()
+        self._after()

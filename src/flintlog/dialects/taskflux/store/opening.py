@@ -1,0 +1,39 @@
+"""Where a store's data stands and which settings hold."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass
+from typing import Unpack
+
+from flintlog.dialects.taskflux import files
+from flintlog.dialects.taskflux.settings import Arguments, Settings, load_settings
+from flintlog.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How to open: where, with which limits, and how a new directory is made."""
+
+    data: str
+    settings: Settings
+    edition: str | None = None  # None: that of the directory; designed when it is new
+    preallocate: bool = False
+
+
+def opening_of(
+    disk: Disk,
+    path: str | os.PathLike[str],
+    *,
+    edition: str | None = None,
+    preallocate: bool = False,
+    **arguments: Unpack[Arguments],
+) -> Opening:
+    """`path` is the root, whose settings hold and where `data` stands; or an existing data directory itself."""
+    named = disk.resolve(path)
+    found = files.locate(disk, named)
+    root = posixpath.dirname(named) if found == named else named
+    settings = load_settings(disk, root, **arguments)
+    data = posixpath.join(settings.data_directory or root, "data")
+    return Opening(named if found == named else data, settings, edition, preallocate)
