@@ -163,6 +163,14 @@ def batch_over_segments(disk: Disk, history: Log, **options: Any) -> None:
     driver.close()
 
 
+def roll_into_large_batch(disk: Disk, history: Log) -> None:
+    """The header of a new segment and more than a page of records are one write."""
+    driver = Driver(disk, history, soft_limit=60, hard_limit=1 << 20)
+    driver.add(b"fills the first segment" * 2)
+    driver.add_many([b"%d" % number * 700 for number in range(9)], [0] * 9)
+    driver.close()
+
+
 def snapshot(disk: Disk, history: Log, **options: Any) -> None:
     driver = Driver(disk, history, **SMALL, **options)
     driver.create("q")
@@ -230,6 +238,7 @@ SUITE = Suite(
         Scenario("large-batch", large_batch),
         Scenario("large-batch-shipped", partial(large_batch, **SHIPPED)),
         Scenario("roll", roll),
+        Scenario("roll-into-large-batch", roll_into_large_batch),
         Scenario("batch-over-segments", batch_over_segments),
         Scenario("batch-over-segments-shipped", partial(batch_over_segments, **SHIPPED)),
         Scenario("snapshot", snapshot),

@@ -201,12 +201,12 @@ class QueueSpec:
         if self.code == CODE_BUCKETS and self.key_range is None:
             return "implementation code 2 (buckets) needs a key range"
         for word, limit in (("size", self.max_size), ("payload", self.max_payload)):
-            if limit is not None and not 0 <= limit <= INT32_MAX:
-                return f"maximum {word} {limit} is outside 0..{INT32_MAX}"
+            if limit is not None and (not isinstance(limit, int) or not 0 <= limit <= INT32_MAX):
+                return f"maximum {word} {limit!r} is not a whole number from 0 to {INT32_MAX}"
         if self.key_range is not None:
             low, high = self.key_range
-            if not -(2**63) <= low <= high < 2**63:
-                return f"key range {low}..{high} is empty or outside 64 bits"
+            if not (isinstance(low, int) and isinstance(high, int) and -(2**63) <= low <= high < 2**63):
+                return f"key range {low!r}..{high!r} is empty or outside 64 bits"
         return None
 
 

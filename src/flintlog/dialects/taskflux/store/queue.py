@@ -120,6 +120,8 @@ class Queue:
 
     def add(self, payload: bytes, key: int = 0) -> int:
         """Add a record; returns its id when it is on disk. The lowest key is taken first."""
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise UsageError("a payload is not bytes", advice="Encode it first")
         payload = bytes(payload)
         delta = self._add_prefix + _pack_key(key, len(payload)) + payload
         blob = self._journal.encode(delta)
@@ -278,14 +280,9 @@ class Queue:
 
 
 def _pack_key(key: int, length: int) -> bytes:
-    try:
-        return _KEY_AND_LENGTH.pack(key, length)
-    except struct.error:
-        if not -(2**63) <= key < 2**63:
-            raise KeyRangeError(f"key {key} does not fit 64 bits") from None
-        raise PayloadSizeError(
-            f"a payload of {length} bytes is over the limit of {lay.DATA_SIZE_MAX}"
-        ) from None
+    if not isinstance(key, int) or not -(2**63) <= key < 2**63:
+        raise KeyRangeError(f"key {key!r} is not a whole number of 64 bits")
+    return _KEY_AND_LENGTH.pack(key, min(length, lay.DATA_SIZE_MAX))  # the limit is checked when it is admitted
 
 
 def _key_column(keys: int | Sequence[int] | np.ndarray, count: int) -> Ints:

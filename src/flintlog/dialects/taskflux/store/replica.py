@@ -119,7 +119,8 @@ class ReplicaLog:
 
     def append(self, term: int, datas: Sequence[bytes]) -> int:
         """Append entries behind the last one; returns the LSN of the last."""
-        return self.append_entries(self.last_lsn + 1, [(term, data) for data in datas])
+        with self._lock:
+            return self.append_entries(self.last_lsn + 1, [(term, data) for data in datas])
 
     def append_entries(self, first: int, entries: Sequence[tuple[int, bytes]]) -> int:
         """What a follower receives: entries (term, data) from LSN `first` on.
