@@ -1,0 +1,38 @@
+"""docs/guarantees.md names tests and scenarios that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from tests.crash.test_taskflux import SUITES
+from tests.page_blocks import ROOT
+
+PAGE = (ROOT / "docs" / "guarantees.md").read_text()
+TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize(("file", "name"), TESTS, ids=lambda value: value.rpartition("/")[2])
+def test_the_test_that_holds_a_promise_exists(file, name):
+    tree = ast.parse((ROOT / file).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_each_promise_names_the_tests_that_hold_it():
+    titles = re.findall(r"^## (\d\. .*)$", PAGE, re.MULTILINE)
+    assert [title[0] for title in titles] == list("123456789")
+    for title in titles:
+        assert re.search(r"^- .*(`tests/|\*crash images\*|\*faults\*)", section(title), re.MULTILINE), title
+
+
+def test_the_scenarios_are_those_of_the_suites():
+    there = {scenario.name for suite in SUITES for scenario in suite.scenarios}
+    table = re.findall(r"^\| .*? \| (`.*`) \|$", section("The scenarios"), re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", " ".join(table))) == there
+    elsewhere = re.findall(r"^- \*crash images\*:(.*)$", PAGE, re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", " ".join(elsewhere))) <= there
