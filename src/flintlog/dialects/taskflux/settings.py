@@ -71,7 +71,7 @@ def _read(disk: Disk, path: str) -> dict[str, Any]:
         return {}
     try:
         parsed = json.loads(disk.read(path, SETTINGS_SIZE_MAX))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second: nested deeper than anybody means
         raise SettingsError(f"this is not JSON: {error}", file=path) from None
     if not isinstance(parsed, dict):
         raise SettingsError("a JSON object was expected", file=path)
