@@ -27,6 +27,7 @@ ROWS = [
     "add beside a snapshot, rate",
     "add beside a snapshot, p50",
     "add beside a snapshot, p99",
+    "add beside a snapshot, longest",
 ]
 
 
