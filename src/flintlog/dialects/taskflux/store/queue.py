@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
+from operator import index
 
 import numpy as np
 
@@ -123,7 +124,9 @@ class Queue:
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise UsageError("a payload is not bytes", advice="Encode it first")
         payload = bytes(payload)
-        delta = self._add_prefix + _pack_key(key, len(payload)) + payload
+        key = _whole(key)
+        # The size is checked when the record is admitted; until then it only has to fit its field.
+        delta = self._add_prefix + _KEY_AND_LENGTH.pack(key, min(len(payload), lay.DATA_SIZE_MAX)) + payload
         blob = self._journal.encode(delta)
 
         def apply() -> None:
@@ -279,24 +282,31 @@ class Queue:
             return list(self._waiting)
 
 
-def _pack_key(key: int, length: int) -> bytes:
-    if not isinstance(key, int) or not -(2**63) <= key < 2**63:
-        raise KeyRangeError(f"key {key!r} is not a whole number of 64 bits")
-    return _KEY_AND_LENGTH.pack(key, min(length, lay.DATA_SIZE_MAX))  # the limit is checked when it is admitted
+def _whole(key: int) -> int:
+    try:
+        value = index(key)
+    except TypeError:
+        raise KeyRangeError(f"key {key!r} is not a whole number of 64 bits") from None
+    if not -(2**63) <= value < 2**63:
+        raise KeyRangeError(f"key {key} is not a whole number of 64 bits")
+    return value
 
 
 def _key_column(keys: int | Sequence[int] | np.ndarray, count: int) -> Ints:
     try:
-        column = np.asarray(keys, np.int64)
+        column = np.asarray(keys)
     except (OverflowError, ValueError, TypeError):
         raise KeyRangeError("a key is not a whole number of 64 bits") from None
+    # Not by a cast: it would cut fractions off and turn large unsigned numbers into negative ones.
+    if column.size and (column.dtype.kind not in "iu" or int(column.max()) >= 2**63):
+        raise KeyRangeError("a key is not a whole number of 64 bits")
     if column.ndim == 0:
         return np.full(count, column, np.int64)
     if column.shape != (count,):
         raise UsageError(
             f"{count} payloads and {column.size} keys", advice="Give one key for each payload, or one for all"
         )
-    return np.ascontiguousarray(column)
+    return np.ascontiguousarray(column, np.int64)
 
 
 def missing(name: str) -> QueueMissingError:
