@@ -1,0 +1,68 @@
+"""The pages hold together: every link leads somewhere, every module they name is there, every page is in the index."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from tests.page_blocks import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+MODULES = {
+    path.relative_to(base).as_posix()
+    for base in (
+        ROOT / "src" / "flintlog",
+        ROOT / "src" / "flintlog" / "dialects" / "taskflux",
+        ROOT,
+    )
+    for path in base.rglob("*.py")
+    if ".venv" not in path.parts
+}
+
+
+def anchors(page):
+    """The names that a Markdown viewer gives to the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page):
+    for link in LINK.findall(page.read_text()):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_index():
+    listed = set(LINK.findall((DOCS / "README.md").read_text()))
+    there = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert listed == there
+
+
+def test_the_architecture_names_modules_that_are_there():
+    named = re.findall(r"`([\w/]+\.py)`", (DOCS / "architecture.md").read_text())
+    planned = {"store.py", "upkeep.py"}  # named as what was planned
+    assert set(named) - MODULES == planned
+
+
+def test_every_module_of_the_dialect_is_in_the_architecture():
+    page = (DOCS / "architecture.md").read_text()
+    dialect = ROOT / "src" / "flintlog" / "dialects" / "taskflux"
+    rooms = [path.name for path in dialect.glob("*.py")]
+    rooms += [f"store/{path.name}" for path in (dialect / "store").glob("*.py")]
+    missing = {room for room in rooms if f"`{room}`" not in page}
+    assert missing == {"__init__.py", "store/__init__.py"}
+
+
+def test_the_picture_is_well_formed_and_knows_dark_screens():
+    picture = DOCS / "architecture.svg"
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    assert "prefers-color-scheme: dark" in picture.read_text()
