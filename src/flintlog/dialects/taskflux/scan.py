@@ -7,7 +7,8 @@ an end, a torn tail, or damage.
 of the log our files hold nothing but zeros. So at the first byte that is not a good record of the newest
 segment the log is torn, and nothing acknowledged stood there, when
 
-1. nothing but zeros follows some byte of the bad record (the rest of the write never arrived), or
+1. nothing but zeros follows some byte of the bad record (the rest of the write never arrived), and no good
+   record follows: a damaged length would reach over good records to the zeros at the end, or
 2. the file ends inside the bad record, or its checksum fails, and no good record follows, or
 3. a whole sector of the bad record is zero (it never arrived) and every good record behind it lies within the
    size of one commit (later sectors of the same write did arrive).
@@ -342,11 +343,10 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
 
 def _is_torn(buffer: memoryview, layout: Layout, stop: Stop, resumes: int | None) -> bool:
     at = stop.offset
-    claimed = _claimed_end(buffer, layout, stop)
-    if zeros_from(buffer, at) < claimed:
-        return True
     if resumes is None:
-        return stop.reason in (MARKER_CUT, HEADER_CUT, DATA_CUT, CHECKSUM)
+        claimed = _claimed_end(buffer, layout, stop)
+        cut = stop.reason in (MARKER_CUT, HEADER_CUT, DATA_CUT, CHECKSUM)
+        return cut or zeros_from(buffer, at) < claimed
     if not _has_zero_sector(buffer, at, resumes):
         return False
     return _last_good(buffer, layout, resumes) - at <= COMMIT_BYTES_MAX
