@@ -26,7 +26,7 @@ Log = History[Delta]
 
 
 def opened(disk: Disk, **options: Any) -> QueueStore:
-    return QueueStore(ROOT, disk=disk, snapshot_in_background=False, **options)
+    return QueueStore(ROOT, disk=disk, snapshot_in_background=False, **({"reserve_bytes": 0} | options))
 
 
 class Driver:
@@ -149,9 +149,9 @@ def large_batch(disk: Disk, history: Log, **options: Any) -> None:
     driver.close()
 
 
-def roll(disk: Disk, history: Log) -> None:
-    driver = Driver(disk, history, **SMALL)
-    for number in range(10):
+def roll(disk: Disk, history: Log, count: int = 10, **options: Any) -> None:
+    driver = Driver(disk, history, **SMALL, **options)
+    for number in range(count):
         driver.add(b"x" * 50, key=number)
     driver.close()
 
@@ -238,6 +238,7 @@ SUITE = Suite(
         Scenario("large-batch", large_batch),
         Scenario("large-batch-shipped", partial(large_batch, **SHIPPED)),
         Scenario("roll", roll),
+        Scenario("roll-with-reserve", partial(roll, count=4, reserve_bytes=700)),
         Scenario("roll-into-large-batch", roll_into_large_batch),
         Scenario("batch-over-segments", batch_over_segments),
         Scenario("batch-over-segments-shipped", partial(batch_over_segments, **SHIPPED)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from flintlog.dialects.taskflux import layout as lay
@@ -104,7 +105,7 @@ def shown(log: ReplicaLog) -> Node:
 
 class ReplicaOracle:
     def recover(self, disk: Disk) -> Node:
-        with ReplicaLog(ROOT, disk=disk) as log:
+        with ReplicaLog(ROOT, disk=disk, reserve_bytes=0) as log:
             return shown(log)
 
     def check(self, observed: Node, issued: Sequence[Step], acknowledged: Sequence[Step]) -> str | None:
@@ -118,7 +119,7 @@ class ReplicaOracle:
         return None if observed in allowed else f"{observed} is none of {allowed}"
 
     def extend(self, disk: Disk, observed: Node) -> Node:
-        with ReplicaLog(ROOT, disk=disk) as log:
+        with ReplicaLog(ROOT, disk=disk, reserve_bytes=0) as log:
             log.append(9, [added("one more")])
         return replace(observed, entries=(*observed.entries, (9, added("one more"))))
 
@@ -129,7 +130,7 @@ def added(payload: str, key: int = 0) -> bytes:
 
 class Driver:
     def __init__(self, disk: Disk, history: History[Step], **options: Any) -> None:
-        self.log = ReplicaLog(ROOT, disk=disk, **options)
+        self.log = ReplicaLog(ROOT, disk=disk, **({"reserve_bytes": 0} | options))
         self.history = history
         history.opened(lambda: self.log.append(9, [added("probe")]), lambda: self.log.set_term(99))
 
@@ -188,8 +189,8 @@ def terms_and_votes(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
-def roll_back_in_the_tail(disk: Disk, history: History[Step]) -> None:
-    driver = Driver(disk, history)
+def roll_back_in_the_tail(disk: Disk, history: History[Step], **options: Any) -> None:
+    driver = Driver(disk, history, **options)
     driver.append(1, "a", "b", "c long enough to show", "d")
     driver.commit(0)
     driver.roll_back(2)
@@ -255,6 +256,7 @@ SUITE = Suite(
         Scenario("terms-and-votes", terms_and_votes),
         Scenario("roll-back-in-the-tail", roll_back_in_the_tail),
         Scenario("roll-back-over-segments", roll_back_over_segments),
+        Scenario("roll-back-with-reserve", partial(roll_back_in_the_tail, reserve_bytes=1200)),
         Scenario("snapshot-of-committed", snapshot_of_committed),
         Scenario("install-ahead", install_ahead),
         Scenario("install-inside", install_inside),

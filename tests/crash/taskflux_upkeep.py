@@ -26,17 +26,19 @@ NOW = 1_800_000_000.0
 
 
 def written(disk: Disk, history: History[str]) -> None:
-    with QueueStore(ROOT, disk=disk, soft_limit=160, hard_limit=320, snapshot_threshold=99) as store:
+    with QueueStore(
+        ROOT, disk=disk, reserve_bytes=0, soft_limit=160, hard_limit=320, snapshot_threshold=99
+    ) as store:
         for number, payload in enumerate(PAYLOADS):
             store.queue().add(payload, number % 2)
 
 
 def written_with_snapshot(disk: Disk, history: History[str]) -> None:
     written(disk, history)
-    with QueueStore(ROOT, disk=disk) as store:
+    with QueueStore(ROOT, disk=disk, reserve_bytes=0) as store:
         store.snapshot()
         store.queue().add(PAYLOADS[-1], 1)
-    with ReplicaLog(ROOT, disk=disk) as log:
+    with ReplicaLog(ROOT, disk=disk, reserve_bytes=0) as log:
         log.set_term(3, 1)
 
 
@@ -82,7 +84,7 @@ def convert(disk: Disk, history: History[str]) -> None:
 
 
 def shown(disk: Disk, path: str = ROOT) -> Shown:
-    with QueueStore(path, disk=disk) as store:
+    with QueueStore(path, disk=disk, reserve_bytes=0) as store:
         return shown_by(store)
 
 
@@ -98,7 +100,7 @@ class SnapshotOracle:
         return None if sorted(records) == sorted(expected) else f"{records} is not {expected}"
 
     def extend(self, disk: Disk, observed: Shown) -> Shown:
-        with QueueStore(ROOT, disk=disk) as store:
+        with QueueStore(ROOT, disk=disk, reserve_bytes=0) as store:
             store.queue().add(b"one more", 7)
         spec, last_id, records = observed[0]
         return ((spec, last_id + 1, (*records, (last_id + 1, 7, b"one more"))),)
@@ -128,7 +130,7 @@ class RepairOracle:
         if observed[0] != "clean":
             plan_repair(disk, DATA, lambda: NOW + 60).apply()
         queues = observed[1] or shown(disk)
-        with QueueStore(ROOT, disk=disk) as store:
+        with QueueStore(ROOT, disk=disk, reserve_bytes=0) as store:
             store.queue().add(b"one more", 7)
         spec, last_id, records = queues[0]
         return "clean", ((spec, last_id + 1, (*records, (last_id + 1, 7, b"one more"))),), True
@@ -157,7 +159,7 @@ class ConvertOracle:
     def recover(self, disk: Disk) -> tuple[Shown, Shown | None]:
         if disk.stat(TARGET) is None:
             return shown(disk), None
-        with ReplicaLog(TARGET, disk=disk) as log:
+        with ReplicaLog(TARGET, disk=disk, reserve_bytes=0) as log:
             assert (log.term, log.vote) == (3, 1), "term or vote is lost"
         return shown(disk), shown(disk, TARGET)
 
@@ -173,7 +175,7 @@ class ConvertOracle:
 
     def extend(self, disk: Disk, observed: tuple[Shown, Shown | None]) -> tuple[Shown, Shown | None]:
         assert survey(disk, DATA).layout.edition == "designed"
-        with QueueStore(ROOT, disk=disk) as store:
+        with QueueStore(ROOT, disk=disk, reserve_bytes=0) as store:
             store.queue().add(b"one more", 7)
         spec, last_id, records = observed[0][0]
         return ((spec, last_id + 1, (*records, (last_id + 1, 7, b"one more"))),), observed[1]

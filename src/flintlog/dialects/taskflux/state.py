@@ -155,7 +155,8 @@ def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int
     at = _snapshot_records.run(len(body) - begin, body, begin, len(body), ids, keys, payloads, lengths)
     if at < 0:
         raise DamageError("the snapshot ends inside a record", code="snapshot-short", offset=begin)
-    if count and (ids.min() < 0 or len(np.unique(ids)) < count):
+    ordered = np.sort(ids)
+    if count and (ordered[0] < 0 or np.any(ordered[1:] == ordered[:-1])):
         raise DamageError(
             "the snapshot holds a record id twice, or one out of bounds", code="snapshot-id", offset=begin
         )

@@ -75,7 +75,14 @@ class Engine:
         return found
 
     def _open(self, opening: Opening, found: Survey) -> None:
-        self.log = SegmentLog(self.disk, self.data, self.layout, self.limits, preallocate=opening.preallocate)
+        self.log = SegmentLog(
+            self.disk,
+            self.data,
+            self.layout,
+            self.limits,
+            preallocate=opening.preallocate,
+            reserve_bytes=opening.reserve_bytes,
+        )
         self.snapshot_index = found.base.index
         self.snapshot_term = found.base.term
         self.healed = [finding for finding in found.findings if finding.severity is Severity.REPAIRABLE]
@@ -200,7 +207,7 @@ class Engine:
 
     def close(self) -> None:
         self.failstop.close()
-        self.log.close()
+        self.log.close(intact=not self.failstop.failed)
         self._lock.close()
 
     @property

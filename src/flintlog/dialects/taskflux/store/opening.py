@@ -11,6 +11,8 @@ from flintlog.dialects.taskflux import files
 from flintlog.dialects.taskflux.settings import Arguments, Settings, load_settings
 from flintlog.disk import Disk
 
+RESERVE_BYTES_DEFAULT = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -20,6 +22,7 @@ class Opening:
     settings: Settings
     edition: str | None = None  # None: that of the directory; designed when it is new
     preallocate: bool = False
+    reserve_bytes: int = RESERVE_BYTES_DEFAULT
 
 
 def opening_of(
@@ -28,6 +31,7 @@ def opening_of(
     *,
     edition: str | None = None,
     preallocate: bool = False,
+    reserve_bytes: int = RESERVE_BYTES_DEFAULT,
     **arguments: Unpack[Arguments],
 ) -> Opening:
     """`path` is the root, whose settings hold and where `data` stands; or an existing data directory itself."""
@@ -36,4 +40,4 @@ def opening_of(
     root = posixpath.dirname(named) if found == named else named
     settings = load_settings(disk, root, **arguments)
     data = posixpath.join(settings.data_directory or root, "data")
-    return Opening(named if found == named else data, settings, edition, preallocate)
+    return Opening(named if found == named else data, settings, edition, preallocate, reserve_bytes)

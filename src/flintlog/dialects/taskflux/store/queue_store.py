@@ -20,7 +20,7 @@ from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.engine import Engine
 from flintlog.dialects.taskflux.store.errors import QueueExistsError
 from flintlog.dialects.taskflux.store.journal import Journal
-from flintlog.dialects.taskflux.store.opening import opening_of
+from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.dialects.taskflux.store.queue import Queue, missing
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, RefusedError, UsageError
@@ -35,7 +35,8 @@ class QueueStore:
     made in the designed edition unless `edition` says otherwise; an existing one keeps its own.
 
     `soft_limit`, `hard_limit`, `snapshot_threshold` and `data_directory` win over `taskflux.settings.json` in the
-    root. `preallocate` gives new segments the soft limit's size at once. A snapshot that the rules ask for is
+    root. `preallocate` gives new segments the soft limit's size at once; `reserve_bytes` of zeros are written ahead
+    of single records, because a file that does not grow is synced sooner. A snapshot that the rules ask for is
     written in a thread of its own; with `snapshot_in_background=False` inside the call that made it due.
     """
 
@@ -45,12 +46,15 @@ class QueueStore:
         *,
         edition: str | None = None,
         preallocate: bool = False,
+        reserve_bytes: int = RESERVE_BYTES_DEFAULT,
         snapshot_in_background: bool = True,
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
         disk = disk or Disk()
-        opening = opening_of(disk, path, edition=edition, preallocate=preallocate, **arguments)
+        opening = opening_of(
+            disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
+        )
         self._engine = Engine(disk, opening)
         try:
             survey = self._engine.take_survey()

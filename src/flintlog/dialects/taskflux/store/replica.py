@@ -21,7 +21,7 @@ from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Metadata
 from flintlog.dialects.taskflux.settings import Arguments
 from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
-from flintlog.dialects.taskflux.store.opening import opening_of
+from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.disk import Disk, File
 from flintlog.errors import DamageError, RefusedError, UsageError
 
@@ -44,11 +44,14 @@ class ReplicaLog:
         *,
         edition: str | None = None,
         preallocate: bool = False,
+        reserve_bytes: int = RESERVE_BYTES_DEFAULT,
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
         disk = disk or Disk()
-        opening = opening_of(disk, path, edition=edition, preallocate=preallocate, **arguments)
+        opening = opening_of(
+            disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
+        )
         self._lock = threading.RLock()
         self._engine = Engine(disk, opening)
         self._last_term = self._engine.take_survey().last_term

@@ -41,6 +41,7 @@ class _Tail:
     starts: array[int] = field(default_factory=lambda: array("q"))
     has_header: bool = True
     clean: bool = True  # nothing but zeros behind the end marker
+    reserved: int = 0  # zeros were written up to here: a write below does not make the file grow
 
     @property
     def next(self) -> int:
@@ -50,13 +51,16 @@ class _Tail:
 class SegmentLog:
     """Segments that follow each other without a gap; the newest one is written."""
 
-    def __init__(self, disk: Disk, data: str, layout: Layout, limits: Limits, *, preallocate: bool) -> None:
+    def __init__(
+        self, disk: Disk, data: str, layout: Layout, limits: Limits, *, preallocate: bool, reserve_bytes: int
+    ) -> None:
         self._disk = disk
         self._data = data
         self._directory = posixpath.join(data, lay.LOG_DIRECTORY)
         self._layout = layout
         self._limits = limits
         self._preallocate = preallocate
+        self._reserve_bytes = reserve_bytes
         self._sealed: list[int] = []  # first LSNs
         self._shape = (
             threading.Lock()
@@ -87,7 +91,10 @@ class SegmentLog:
         file.sync()  # what we read may be in the page cache only; nobody may build on it before it is durable
         return tail
 
-    def close(self) -> None:
+    def close(self, *, intact: bool = True) -> None:
+        """Close the newest segment; one whose last write failed is left as it is."""
+        if intact and self._tail.has_header:
+            self._give_back()
         self._tail.file.close()
 
     # What is here
@@ -146,7 +153,8 @@ class SegmentLog:
         new_name = not tail.has_header
         header = [] if tail.has_header else [self._layout.segment_header()]
         at = tail.end if tail.has_header else 0
-        tail.file.pwrite(b"".join([*header, *pieces, lay.END_MARKER]), at)
+        content = b"".join([*header, *pieces, lay.END_MARKER])
+        tail.file.pwrite(content + self._reserve(at + len(content), len(content)), at)
         tail.file.sync()
         if new_name:
             self._disk.sync_directory(self._directory)
@@ -154,6 +162,21 @@ class SegmentLog:
         for begins in starts:
             tail.starts.frombytes(begins.tobytes())
         tail.end += sum(map(len, pieces))
+
+    def _reserve(self, end: int, size: int) -> bytes:
+        """Zeros to write behind a small write that makes the file grow, so that the next ones do not."""
+        tail = self._tail
+        if end <= tail.reserved or size >= self._reserve_bytes // 8:
+            return b""
+        tail.reserved = end + self._reserve_bytes
+        return bytes(self._reserve_bytes)
+
+    def _give_back(self) -> None:
+        """Cut the zeros that were written ahead. Not synced: zeros at the end of a segment mean nothing."""
+        tail = self._tail
+        if tail.reserved > tail.end + len(lay.END_MARKER):
+            tail.file.truncate(tail.end + len(lay.END_MARKER))
+            tail.reserved = 0
 
     def _cut(self, tail: _Tail) -> None:
         """Make the segment end behind its last record.
@@ -164,6 +187,7 @@ class SegmentLog:
         tail.file.truncate(tail.end)
         tail.file.truncate(tail.end + len(lay.END_MARKER))
         tail.clean = True
+        tail.reserved = 0
 
     def _new_segment(self, first: int) -> _Tail:
         file = self._disk.open(self._path(first), "create")
@@ -172,6 +196,7 @@ class SegmentLog:
 
     def _roll(self) -> None:
         fresh = self._new_segment(self._tail.next)
+        self._give_back()
         self._tail.file.close()
         with self._shape:
             self._sealed.append(self._tail.first)
