@@ -72,7 +72,7 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
         data,
         tuple(draft.steps) if draft.refusal is None else (),
         apply,
-        tuple(draft.lost),
+        tuple(draft.lost) if draft.refusal is None else (),
         findings,
         draft.refusal,
     )
@@ -228,11 +228,21 @@ class _Keeper:
             )
         self._lock = lock
         self._disk.make_passing_directory(self._scratch)
+        self.directory = self._unused(self.directory)
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._lock is not None:
             self._lock.close()
+
+    def _unused(self, directory: str) -> str:
+        """A second repair in the same second must not write over the originals of the first."""
+        number = 1
+        found = directory
+        while self._disk.stat(found) is not None:
+            number += 1
+            found = f"{directory}-{number}"
+        return found
 
     def keep(self, name: str) -> None:
         """Copy a file aside, durable on return."""
