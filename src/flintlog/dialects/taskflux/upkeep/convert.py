@@ -17,7 +17,7 @@ from flintlog.columns.gather import gather, offsets_of
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment
-from flintlog.dialects.taskflux.layout import Layout
+from flintlog.dialects.taskflux.layout import Layout, Metadata
 from flintlog.dialects.taskflux.scan import Records
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
@@ -133,9 +133,15 @@ def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
     if found.has_snapshot:
         snapshot = encode_snapshot(State(base.index, base.term, base.queues, base.buffer, ()), new)
     _write_file(disk, posixpath.join(data, lay.SNAPSHOT_FILE), snapshot)
-    term, vote = (found.metadata.term, found.metadata.vote) if found.metadata else (found.last_term, None)
-    _write_file(disk, posixpath.join(data, lay.METADATA_FILE), iter([new.encode_metadata(term, vote)]))
+    metadata = _metadata(found)
+    encoded = new.encode_metadata(metadata.term, metadata.vote)
+    _write_file(disk, posixpath.join(data, lay.METADATA_FILE), iter([encoded]))
     disk.sync_directory(data)
+
+
+def _metadata(found: Survey) -> Metadata:
+    """Term and vote; where the file is empty or missing, what opening would make of it."""
+    return found.metadata or Metadata(found.last_term)
 
 
 def _write_file(disk: Disk, path: str, chunks: Iterator[bytes | bytearray]) -> None:
@@ -147,7 +153,8 @@ def _write_file(disk: Disk, path: str, chunks: Iterator[bytes | bytearray]) -> N
 def _prove(old: Survey, new: Survey) -> None:
     """Equal entries, equal metadata, equal state; or nothing is published."""
     new.refuse_damage()
-    same = (old.metadata, [s.first for s in old.segments]) == (new.metadata, [s.first for s in new.segments])
+    same = _metadata(old) == new.metadata
+    same = same and [segment.first for segment in old.segments] == [segment.first for segment in new.segments]
     same = same and all(
         _same_entries(a, b, old.layout, new.layout) for a, b in zip(old.segments, new.segments, strict=True)
     )
