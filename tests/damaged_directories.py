@@ -182,6 +182,11 @@ def left_over(root: Path) -> None:
     (root / "data" / "log" / segment_name(0)).write_bytes(DESIGNED.segment_header() + record + END_MARKER)
 
 
+def without_metadata(root: Path) -> None:
+    plain(root)
+    (root / "data" / "tflux.metadata").unlink()
+
+
 def extra(root: Path, name: str) -> None:
     plain(root)
     (root / "data" / name).write_bytes(b"")
@@ -197,6 +202,7 @@ CREATE = CreateQueue(QueueSpec("a"))
 CASES: tuple[tuple[str, Make], ...] = (
     ("torn-tail", torn),
     ("torn-header", partial(in_segment, number=-1, change=lambda path: cut(path, 5))),
+    ("record-behind-end", partial(in_first_record, at=0, content=bytes(40))),
     ("stale-bytes", stale),
     ("term-falls", falling_term),
     ("segment-header", partial(in_segment, number=1, change=lambda path: patch(path, 0, WRONG))),
@@ -240,9 +246,11 @@ CASES: tuple[tuple[str, Make], ...] = (
     ("snapshot-count", lambda root: snapshot(root, queue(count=-1))),
     ("snapshot-id", lambda root: snapshot(root, queue(records=(1, 1)))),
     ("snapshot-id", lambda root: snapshot(root, queue(last_id=2**63))),
+    ("snapshot-queue", lambda root: snapshot(root, queue(), queue(b"a", code=7))),
     ("snapshot-queue-twice", lambda root: snapshot(root, queue(), queue())),
     ("snapshot-no-default", lambda root: snapshot(root, queue(b"a"))),
     ("snapshot-conflict", lambda root: snapshot(root, queue(last_id=2), base=plain, index=1, term=5)),
+    ("metadata-missing", without_metadata),
     ("metadata-short", partial(metadata, size=6)),
     ("metadata-marker", partial(metadata, marker=WRONG)),
     ("metadata-term", partial(metadata, term=0)),

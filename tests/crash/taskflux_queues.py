@@ -22,6 +22,7 @@ from flintlog.testing import History, Scenario, Suite
 
 ROOT = "/srv/app/spool"
 SMALL = {"soft_limit": 160, "hard_limit": 320}
+SHIPPED = {"edition": "shipped"}
 Log = History[Delta]
 
 
@@ -200,7 +201,7 @@ def open_twice(disk: Disk, history: Log) -> None:
 
 def with_stale_bytes(disk: Disk, history: Log) -> None:
     """A segment with records behind its end marker, as the original leaves them when it overwrites."""
-    driver = Driver(disk, history)
+    driver = Driver(disk, history, **SHIPPED)
     for number in range(3):
         driver.add(b"record %d" % number)
     driver.close()
@@ -222,7 +223,6 @@ def append_over_stale_bytes(disk: Disk, history: Log) -> None:
     driver.close()
 
 
-SHIPPED = {"edition": "shipped"}
 SUITE = Suite(
     "tests.crash.taskflux_queues:SUITE",
     QueueOracle(),

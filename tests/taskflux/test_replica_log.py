@@ -247,7 +247,8 @@ def test_a_lost_metadata_file_does_not_take_the_node_behind_its_log():
         log.append(5, [data(0)])
     Disk(kernel).unlink(f"{ROOT}/data/tflux.metadata")
     with opened(kernel) as log:
-        assert (log.term, log.vote) == (5, None)
+        assert (log.term, log.vote) == (6, None)  # in term 5 it may have voted
+        assert [finding.code for finding in log.findings] == ["metadata-missing"]
 
 
 # Committing and snapshots

@@ -36,7 +36,7 @@ INVENTORY_FIELDS: Fields = (
     ("first", "first position in the log, or null"),
     ("last", "last position in the log, or null"),
     ("facts", "numbers of the dialect's own"),
-    ("findings", "a list of findings, see below; `inspect` lists what names and headers tell"),
+    ("findings", "a list of findings, see below; `inspect` leaves out what a snapshot covers"),
     ("verdict", "`clean`, `repairable`, `corrupt` or `unsupported`"),
 )
 

@@ -28,8 +28,8 @@ INSPECT = Verb(
     name="inspect",
     summary="what is here: files, roles, ranges, sizes, health",
     description=(
-        "Shows the files of a log directory with their roles, ranges and sizes, and its health in one line "
-        "as far as names and headers tell. Changes nothing and works on a live directory."
+        "Shows the files of a log directory with their roles, ranges and sizes, and its health in one line. "
+        "Reads what no snapshot covers. Changes nothing and works on a live directory."
     ),
     examples=("flintlog inspect queues", "flintlog inspect queues --json"),
     add_options=no_options,

@@ -70,13 +70,12 @@ class Dialect(Protocol):
     """One on-disk language, from bytes to the person. Reading methods never change a byte and never lock."""
 
     name: str
-    title: str
 
     def recognise(self, disk: Disk, path: str) -> bool:
         """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
 
     def inspect(self, disk: Disk, path: str) -> Inventory:
-        """What is here, without reading payloads where names and headers tell."""
+        """What is here, and how it is; leaves out what a snapshot covers."""
 
     def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
         """Every check the dialect knows, over every byte."""

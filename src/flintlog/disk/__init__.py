@@ -1,7 +1,17 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
-from flintlog.disk.disk import Buffer, Disk, File, write_all
+from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, write_all
 from flintlog.disk.failstop import FailStop
 from flintlog.disk.kernel import Kernel, LocalKernel, Stat
 
-__all__ = ["Buffer", "Disk", "FailStop", "File", "Kernel", "LocalKernel", "Stat", "write_all"]
+__all__ = [
+    "COPY_BYTES_MAX",
+    "Buffer",
+    "Disk",
+    "FailStop",
+    "File",
+    "Kernel",
+    "LocalKernel",
+    "Stat",
+    "write_all",
+]

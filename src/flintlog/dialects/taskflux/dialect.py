@@ -21,7 +21,6 @@ class Taskflux:
     """Durable priority queues: a segmented Raft log of deltas, a snapshot, metadata."""
 
     name = "taskflux"
-    title = "replicated priority queues (TaskFlux)"
 
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.locate(disk, path) is not None

@@ -46,16 +46,12 @@ class Listing:
     scratch: tuple[str, ...]  # files in temp/ and temporary/
     foreign: tuple[str, ...]  # what no role fits
 
-    @property
-    def log(self) -> str:
-        return posixpath.join(self.data, lay.LOG_DIRECTORY)
-
 
 def locate(disk: Disk, path: str) -> str | None:
     """The data directory: `path` itself, or `data` in it when `path` is a root; None when it is neither."""
     for candidate in (path, posixpath.join(path, "data")):
         names = set(disk.list(candidate)) if disk.is_directory(candidate) else set()
-        if names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE, lay.SHIPPED.scratch}:
+        if names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE} or names == {lay.SHIPPED.scratch}:
             return candidate
         if lay.LOG_DIRECTORY in names and _is_log(disk, posixpath.join(candidate, lay.LOG_DIRECTORY)):
             return candidate
@@ -108,23 +104,22 @@ def list_files(disk: Disk, data: str) -> Listing:
 def layout_at(disk: Disk, data: str) -> Layout:
     """The edition of a directory; looks no further than its metadata where that tells."""
     metadata = disk.stat(posixpath.join(data, lay.METADATA_FILE))
-    if metadata is not None and metadata.size:
-        return _layout_by_metadata(disk, data)
+    if metadata is not None and (found := _layout_by_metadata(disk, data, metadata.size)):
+        return found
     return detect_layout(disk, list_files(disk, data)) or lay.DESIGNED
 
 
-def _layout_by_metadata(disk: Disk, data: str) -> Layout:
-    raw = disk.read(posixpath.join(data, lay.METADATA_FILE), METADATA_SIZE_MAX)
-    for layout in (lay.SHIPPED, lay.DESIGNED):
-        if _metadata_fits(raw, layout):
-            return layout
-    return lay.DESIGNED if len(raw) < lay.SHIPPED.metadata_size else lay.SHIPPED
+def _layout_by_metadata(disk: Disk, data: str, size: int | None) -> Layout | None:
+    """The edition whose checksum fits; None when the metadata is missing, empty or damaged."""
+    raw = disk.read(posixpath.join(data, lay.METADATA_FILE), METADATA_SIZE_MAX) if size else b""
+    return next((layout for layout in (lay.SHIPPED, lay.DESIGNED) if _metadata_fits(raw, layout)), None)
 
 
 def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
     """The edition of an existing directory; None when nothing in it tells."""
-    if listing.metadata_size:
-        return _layout_by_metadata(disk, listing.data)
+    found = _layout_by_metadata(disk, listing.data, listing.metadata_size)
+    if found is not None:
+        return found
     for segment in listing.segments:
         found = _segment_layout(disk, posixpath.join(listing.data, segment.name))
         if found is not None:
@@ -139,6 +134,8 @@ def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
     for layout in (lay.SHIPPED, lay.DESIGNED):
         if disk.is_directory(posixpath.join(listing.data, layout.scratch)):
             return layout
+    if listing.metadata_size:  # damaged, and nothing else tells: its length is the last sign
+        return lay.DESIGNED if listing.metadata_size < lay.SHIPPED.metadata_size else lay.SHIPPED
     return None
 
 

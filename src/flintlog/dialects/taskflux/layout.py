@@ -58,24 +58,23 @@ SNAPSHOT_MARKER = bytes.fromhex("B6380FC9")
 METADATA_MARKER = bytes.fromhex("5A6EA012")
 END_MARKER = bytes(4)
 SEGMENT_HEADER_SIZE = 8
-SEGMENT_EMPTY_SIZE = SEGMENT_HEADER_SIZE + len(
-    END_MARKER
-)  # what the limits call the size of an empty segment
+# What the limits call the size of an empty segment.
+SEGMENT_EMPTY_SIZE = SEGMENT_HEADER_SIZE + len(END_MARKER)
 
 LOG_DIRECTORY = "log"
 METADATA_FILE = "tflux.metadata"
 SNAPSHOT_FILE = "tflux.snapshot"
 SETTINGS_FILE = "taskflux.settings.json"
 KEPT_DIRECTORY = "kept"  # where repair keeps originals
+REPAIR_SCRATCH = "repair.new"
 IGNORED_FILE = "tflux.log"  # stands in the note's tree and nowhere else
 
 SEGMENT_NAME = re.compile(r"(\d{19})\.log")
 LSN_NONE = -1
 TERM_FIRST = 1
 LSN_MAX = 2**63 - 1
-ID_MAX = (
-    2**63 - 1
-)  # ids are UInt64 on disk; the upper half would take nine million years at a million a second
+# Ids are UInt64 on disk; reaching the upper half takes 290,000 years at a million a second.
+ID_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
 DATA_SIZE_MAX = INT32_MAX
 STATE_SIZE_MAX = INT32_MAX
@@ -301,17 +300,19 @@ def decode_create(data: bytes) -> QueueSpec:
         if len(data) < at + 29:
             raise DamageError("the create delta ends early", code="delta-short")
         key_range = struct.unpack_from(">qq", data, at + 13)
-    return _checked(QueueSpec(name, code, _unlimit(max_size), _unlimit(max_payload), key_range))
+    return _checked(
+        QueueSpec(name, code, _unlimit(max_size), _unlimit(max_payload), key_range), "delta-queue"
+    )
 
 
 def _unlimit(value: int) -> int | None:
     return None if value == -1 else value
 
 
-def _checked(spec: QueueSpec) -> QueueSpec:
+def _checked(spec: QueueSpec, code: str) -> QueueSpec:
     problem = spec.problem()
     if problem is not None:
-        raise DamageError(f"queue {spec.name!r}: {problem}", code="delta-queue")
+        raise DamageError(f"queue {spec.name!r}: {problem}", code=code)
     return spec
 
 
@@ -345,7 +346,7 @@ def decode_queue_header(state: bytes | memoryview, at: int) -> tuple[QueueSpec, 
     if last_id > ID_MAX:
         raise DamageError(f"last id {last_id} is above {ID_MAX}", code="snapshot-id")
     spec = QueueSpec(raw.decode("ascii"), code, _unlimit(max_size), _unlimit(max_payload), key_range)
-    return _checked(spec), last_id, count, at + 4
+    return _checked(spec, "snapshot-queue"), last_id, count, at + 4
 
 
 def encode_queue_header(spec: QueueSpec, last_id: int, count: int) -> bytes:

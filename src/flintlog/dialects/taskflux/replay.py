@@ -264,7 +264,7 @@ class _Table:
     def error(self, index: int, code: str, message: str) -> DamageError:
         source, at = self.place(index)
         return DamageError(
-            f"LSN {source.first + at} {message}",
+            f"LSN {source.first + at}: {message}",
             code=code,
             file=source.name,
             offset=int(source.records.offset[at]),
@@ -273,7 +273,7 @@ class _Table:
     def note(self, index: int, code: str, message: str) -> Note:
         source, at = self.place(index)
         lsn = source.first + at
-        return Note(lsn, code, f"LSN {lsn} {message}", source.name, int(source.records.offset[at]))
+        return Note(lsn, code, f"LSN {lsn}: {message}", source.name, int(source.records.offset[at]))
 
 
 def _joined(parts: list[Any], dtype: Any) -> Any:

@@ -15,6 +15,9 @@ segment the log is torn, and nothing acknowledged stood there, when
 
 Everything else is damage: a good record follows, the marker is neither a marker nor zeros, a term below 1, a
 negative length. In an older segment everything is damage, because it was synced before the next was begun.
+
+An end marker with good records behind it is judged the same way in the designed edition. In the shipped edition
+it says nothing: the original overwrites in place and leaves old records behind the new end.
 """
 
 from __future__ import annotations
@@ -285,9 +288,9 @@ class Damage:
 
 def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Damage | None:
     """Apply the rule of this module's docstring to a stop; None when the log simply ends there."""
-    if stop.good:
-        return None
     at = stop.offset
+    if stop.good and not (newest and _has_records_behind(buffer, layout, stop)):
+        return None
     code, message, expected, found = _describe(buffer, layout, stop)
     resumes = find_record(buffer, layout, at + 1)
     torn = newest and _is_torn(buffer, layout, stop, resumes)
@@ -296,48 +299,46 @@ def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Da
     return Damage(code, message, expected, found, torn=torn, resumes=resumes)
 
 
+def _has_records_behind(buffer: memoryview, layout: Layout, stop: Stop) -> bool:
+    """Do good records stand behind an end marker? Not where the original overwrites in place and leaves them."""
+    if layout.edition != "designed" or zeros_from(buffer, stop.offset) == stop.offset:
+        return False
+    return find_record(buffer, layout, stop.offset + 1) is not None
+
+
 def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str, str, str]:
     at = stop.offset
     header = layout.record_header_size
     left = len(buffer) - at
-    term_end = at + 4 + layout.term_size
-    match stop.reason:
-        case 2:  # MARKER
-            return (
-                "record-marker",
-                "no record begins here",
-                lay.RECORD_MARKER.hex(),
-                bytes(buffer[at : at + 4]).hex(),
-            )
-        case 3:  # MARKER_CUT
-            return "record-cut", "the file ends inside a record marker", "4 bytes", f"{left} bytes"
-        case 4:  # HEADER_CUT
-            return "record-cut", "the file ends inside a record header", f"{header} bytes", f"{left} bytes"
-        case 5:  # DATA_CUT
-            length = be32(buffer, at + header - 4)
-            need = length + layout.padding(length)
-            return (
-                "record-cut",
-                "the file ends inside a record",
-                f"{need} bytes of data",
-                f"{left - header} bytes",
-            )
-        case 6:  # TERM
-            term = int.from_bytes(buffer[at + 4 : term_end], "big", signed=True)
-            return "record-term", "the record's term is not one", "1 or more", str(term)
-        case 7:  # LENGTH
-            length = int.from_bytes(buffer[at + header - 4 : at + header], "big", signed=True)
-            return "record-length", "the record's length is negative", "0 or more", str(length)
-        case 8:  # CHECKSUM
-            length = be32(buffer, at + header - 4)
-            computed = crc32_mpeg2(buffer, at + header, at + header + length)
-            stored = be32(buffer, at + header - 8)
-            return (
-                "record-checksum",
-                "the record's checksum does not fit its data",
-                f"{stored:08x}",
-                f"{computed:08x}",
-            )
+    if stop.reason == END:
+        return "record-behind-end", "good records stand behind the end of the log", "zeros", "records"
+    if stop.reason == MARKER:
+        found = bytes(buffer[at : at + 4]).hex()
+        return "record-marker", "no record begins here", lay.RECORD_MARKER.hex(), found
+    if stop.reason == MARKER_CUT:
+        return "record-cut", "the file ends inside a record marker", "4 bytes", f"{left} bytes"
+    if stop.reason == HEADER_CUT:
+        return "record-cut", "the file ends inside a record header", f"{header} bytes", f"{left} bytes"
+    if stop.reason == TERM:
+        term = int.from_bytes(buffer[at + 4 : at + 4 + layout.term_size], "big", signed=True)
+        return "record-term", "the record's term is not one", "1 or more", str(term)
+    if stop.reason == LENGTH:
+        length = int.from_bytes(buffer[at + header - 4 : at + header], "big", signed=True)
+        return "record-length", "the record's length is negative", "0 or more", str(length)
+    length = be32(buffer, at + header - 4)
+    if stop.reason == DATA_CUT:
+        need = length + layout.padding(length)
+        return (
+            "record-cut",
+            "the file ends inside a record",
+            f"{need} bytes of data",
+            f"{left - header} bytes",
+        )
+    if stop.reason == CHECKSUM:
+        computed = crc32_mpeg2(buffer, at + header, at + header + length)
+        stored = be32(buffer, at + header - 8)
+        message = "the record's checksum does not fit its data"
+        return "record-checksum", message, f"{stored:08x}", f"{computed:08x}"
     return "record-padding", "the record's padding is not zero", "zeros", "other bytes"
 
 

@@ -45,9 +45,8 @@ class Survey:
     base: Base = field(default_factory=Base)
     has_snapshot: bool = False
     segments: list[Segment] = field(default_factory=list)  # read ones that belong to the log, in order
-    covered: list[SegmentFile] = field(
-        default_factory=list
-    )  # belong to the log, wholly below the snapshot, not read
+    # These belong to the log too, stand wholly below the snapshot, and were not read.
+    covered: list[SegmentFile] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # may be unlinked: nothing can need them
     findings: list[Finding] = field(default_factory=list)
 
@@ -132,6 +131,7 @@ def survey(
     snapshot_damage = _look_at_snapshot(disk, result)
     _look_at_segments(disk, result, read_all, progress or (lambda done, total: None))
     _look_at_chain(result)
+    _report_metadata(result)
     if snapshot_damage is not None:
         _judge_snapshot(result, snapshot_damage)
     return result
@@ -139,7 +139,7 @@ def survey(
 
 def _look_at_metadata(disk: Disk, result: Survey) -> None:
     if not result.listing.metadata_size:
-        return
+        return  # whether it should be there is known when the log was read: see `_report_metadata`
     raw = disk.read(posixpath.join(result.listing.data, lay.METADATA_FILE), METADATA_SIZE_MAX)
     try:
         result.metadata = read_metadata(raw, result.layout)
@@ -158,6 +158,19 @@ def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
         return error
     result.has_snapshot = result.base.index >= 0
     return None
+
+
+def _report_metadata(result: Survey) -> None:
+    """Metadata comes before the first entry; without it the node has forgotten its vote."""
+    if result.metadata is None and not result.listing.metadata_size and result.last >= 0:
+        result.findings.append(
+            Finding(
+                Severity.REPAIRABLE,
+                "metadata-missing",
+                f"there are entries and no metadata; becomes term {result.last_term + 1}, no vote",
+                lay.METADATA_FILE,
+            )
+        )
 
 
 def _judge_snapshot(result: Survey, error: DamageError) -> None:

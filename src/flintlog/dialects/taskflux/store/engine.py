@@ -24,7 +24,7 @@ from flintlog.errors import DamageError, LockedError, RefusedError, UnsupportedE
 _METADATA_SCRATCH = "metadata.new"
 _SNAPSHOT_SCRATCH = "snapshot.new"
 RECEIVED_SCRATCH = "snapshot.received"
-_SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH)
+_SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH, lay.REPAIR_SCRATCH)
 
 
 class Engine:
@@ -92,8 +92,8 @@ class Engine:
         self.disk.sync_directory(self.log_directory)
         self._make_scratch(found)
         self._open_log(found)
-        # A lost metadata file must not take the node back behind its own log.
-        self.metadata = found.metadata or Metadata(found.last_term)
+        # Without its metadata a node may have voted in the term of its last entry; in the next it has not.
+        self.metadata = found.metadata or Metadata(found.last_term + 1 if found.last >= 0 else lay.TERM_FIRST)
         if found.metadata is None:
             self._create_rest()
         for name in found.leftovers:

@@ -275,6 +275,8 @@ class ReplicaLog:
             error.file = file.path
             error.advice = "Nothing was changed; ask for the snapshot again"
             raise
+        if base.index < 0:
+            raise RefusedError("the received snapshot holds no state", advice="Nothing was changed")
         if base.index < self._commit:
             raise RefusedError(f"a snapshot at LSN {base.index} is behind the commit index {self._commit}")
         return base.index, base.term

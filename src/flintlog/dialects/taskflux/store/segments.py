@@ -26,7 +26,7 @@ from flintlog.dialects.taskflux.batch import Blob
 from flintlog.dialects.taskflux.files import Segment, SegmentFile, read_segment
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.rules import Limits
-from flintlog.disk import Disk, File
+from flintlog.disk import COPY_BYTES_MAX, Disk, File
 
 BLANK = lay.SEGMENT_HEADER_SIZE
 
@@ -41,7 +41,8 @@ class _Tail:
     starts: array[int] = field(default_factory=lambda: array("q"))
     has_header: bool = True
     clean: bool = True  # nothing but zeros behind the end marker
-    reserved: int = 0  # zeros were written up to here: a write below does not make the file grow
+    reserved: int = 0  # the file reaches up to here: a write below does not make it grow
+    lent: bool = False  # we wrote these zeros ahead, and cut them again
 
     @property
     def next(self) -> int:
@@ -60,11 +61,10 @@ class SegmentLog:
         self._layout = layout
         self._limits = limits
         self._preallocate = preallocate
-        self._reserve_bytes = reserve_bytes
+        self._reserve_bytes = 0 if preallocate else reserve_bytes
         self._sealed: list[int] = []  # first LSNs
-        self._shape = (
-            threading.Lock()
-        )  # held while segments come or go: a snapshot removes them beside the writer
+        # Held while segments come or go: a snapshot removes them beside the writer.
+        self._shape = threading.Lock()
         self._tail: _Tail
 
     # Opening
@@ -83,9 +83,13 @@ class SegmentLog:
         file = self._disk.open(posixpath.join(self._data, segment.file.name), "write")
         starts = array("q", segment.records.offset.tobytes())
         tail = _Tail(file, segment.first, segment.end, starts, clean=not segment.stale_bytes)
+        tail.reserved = segment.file.size
+        # Zeros that a killed process left: ours, unless the original preallocates its segments.
+        tail.lent = self._reserve_bytes > 0 and self._layout is lay.DESIGNED
         if segment.uninitialised:
             file.truncate(0)
             tail.has_header = False
+            tail.reserved = 0
         elif segment.damage is not None:
             self._cut(tail)
         file.sync()  # what we read may be in the page cache only; nobody may build on it before it is durable
@@ -169,14 +173,17 @@ class SegmentLog:
         if end <= tail.reserved or size >= self._reserve_bytes // 8:
             return b""
         tail.reserved = end + self._reserve_bytes
+        tail.lent = True
         return bytes(self._reserve_bytes)
 
     def _give_back(self) -> None:
         """Cut the zeros that were written ahead. Not synced: zeros at the end of a segment mean nothing."""
         tail = self._tail
-        if tail.reserved > tail.end + len(lay.END_MARKER):
+        if tail.end > COPY_BYTES_MAX:
+            return  # a reader may have mapped it, and a mapped file that is cut kills its reader
+        if tail.lent and tail.reserved > tail.end + len(lay.END_MARKER):
             tail.file.truncate(tail.end + len(lay.END_MARKER))
-            tail.reserved = 0
+            tail.lent = False
 
     def _cut(self, tail: _Tail) -> None:
         """Make the segment end behind its last record.
@@ -191,8 +198,9 @@ class SegmentLog:
 
     def _new_segment(self, first: int) -> _Tail:
         file = self._disk.open(self._path(first), "create")
-        file.truncate(self._limits.soft if self._preallocate else 0)
-        return _Tail(file, first, has_header=False)
+        size = self._limits.soft if self._preallocate else 0
+        file.truncate(size)
+        return _Tail(file, first, has_header=False, reserved=size)
 
     def _roll(self) -> None:
         fresh = self._new_segment(self._tail.next)

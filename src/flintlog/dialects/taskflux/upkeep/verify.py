@@ -39,7 +39,7 @@ def _bad_creates(found: Survey) -> list[Finding]:
                 lay.decode_create(bytes(segment.view[begin : begin + int(segment.records.length[at])]))
             except DamageError as error:
                 error.file, error.offset = segment.file.name, int(segment.records.offset[at])
-                error.message = f"LSN {segment.first + at} creates no queue: {error.message}"
+                error.message = f"LSN {segment.first + at}: creates no queue: {error.message}"
                 findings.append(finding_of(error))
     return findings
 
