@@ -117,7 +117,11 @@ def test_columns_of_different_length_are_refused(keys):
         store.queue().add_many([b"a", b"b"], keys)
 
 
-@pytest.mark.parametrize("payloads", [[b"a", "b"], [b"a", None], [b"a", 5], pa.array([b"a", None])], ids=repr)
+@pytest.mark.parametrize(
+    "payloads",
+    [[b"a", "b"], [b"a", None], [b"a", 5], pa.array([b"a", None])],
+    ids=["text", "none", "number", "arrow null"],
+)
 def test_payloads_that_are_not_bytes_are_refused(payloads):
     with opened(MemoryKernel()) as store:
         with pytest.raises(UsageError):
