@@ -284,6 +284,7 @@ options = st.fixed_dictionaries(
         "hard_limit": st.sampled_from([160, 320]),
         "snapshot_threshold": st.sampled_from([0, 1, 3]),
         "preallocate": st.booleans(),
+        "reserve_bytes": st.sampled_from([0, 700]),
     }
 )
 

@@ -68,12 +68,12 @@ def segment(layout: Layout, parts: list[bytes]) -> bytes:
 
 def opens_with(kernel: MemoryKernel, count: int, healed: list[str]) -> None:
     """Opening heals, keeps `count` entries, goes on well, and has nothing to heal the next time."""
-    with QueueStore(DATA, disk=Disk(kernel)) as store:
+    with QueueStore(DATA, disk=Disk(kernel), reserve_bytes=0) as store:
         assert [finding.code for finding in store.findings] == healed
         assert store.last_lsn == count - 1
         assert [row.key for row in store.queue().records()] == list(range(count))
         store.queue().add(b"next", key=99)
-    with QueueStore(DATA, disk=Disk(kernel)) as store:
+    with QueueStore(DATA, disk=Disk(kernel), reserve_bytes=0) as store:
         assert store.findings == ()
         assert store.last_lsn == count
         assert [row.key for row in store.queue().records()] == [*range(count), 99]
@@ -510,3 +510,13 @@ def run(function, content, layout, buffer):
     result = function(buffer, 8, len(content), layout.term_size, layout.alignment, *columns)
     count = int(result[0])
     return tuple(map(int, result)), [column[:count].tolist() for column in columns]
+
+
+@BOTH
+def test_a_snapshot_whose_last_id_is_too_low_gives_no_id_out_twice(layout):
+    record = struct.pack(">QqI", 7, 0, 1) + b"x"
+    state = struct.pack(">i", 1) + DEFAULT_QUEUE + struct.pack(">i", 1) + record
+    kernel = machine(layout, (1, segment(layout, [])), snapshot=snapshot_of_state(layout, state))
+    with QueueStore(DATA, disk=Disk(kernel)) as store:
+        assert store.queue().last_id == 7  # the state says 5
+        assert store.queue().add(b"") == 8
