@@ -10,6 +10,7 @@ _TOTALS = {
     "crash": "crash suite: {} scenarios, {} call boundaries, {} images, {} more in recovery, {} recoveries",
     "fault": "error injection: {} scenarios, {} calls, {} faults",
     "proof": "fsync-removal proof: {} run, {} sites, each missed when it is taken away",
+    "histories": "random histories against the model: {} tests, {} histories, {} steps",
     "kill": "kill -9 under load: {} run, {} processes killed, {} acknowledged changes, none lost",
 }
 

@@ -23,7 +23,7 @@ from flintlog.dialects.taskflux.store.journal import Journal
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.dialects.taskflux.store.queue import Queue, missing
 from flintlog.disk import Disk
-from flintlog.errors import FlintlogError, RefusedError, UsageError
+from flintlog.errors import DiskError, FlintlogError, RefusedError, UsageError
 
 _log = logging.getLogger("flintlog.taskflux")
 
@@ -159,15 +159,16 @@ class QueueStore:
         if len(engine.log.segment_firsts) <= self._segments_refused:
             return
         if not self._in_background:
-            self._try_snapshot()
-            engine.failstop.check()
+            self._try_snapshot(raised=DiskError)
         elif self._snapshot_thread is None or not self._snapshot_thread.is_alive():
             self._snapshot_thread = threading.Thread(target=self._try_snapshot, name="flintlog-snapshot")
             self._snapshot_thread.start()
 
-    def _try_snapshot(self) -> None:
+    def _try_snapshot(self, raised: type[FlintlogError] | tuple[()] = ()) -> None:
         try:
             self.snapshot()
+        except raised:
+            raise
         except FlintlogError as error:
             # The log keeps everything. A failed write has stopped the store, which the next call will say.
             self._segments_refused = len(self._engine.log.segment_firsts)

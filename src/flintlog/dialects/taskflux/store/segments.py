@@ -29,6 +29,7 @@ from flintlog.dialects.taskflux.rules import Limits
 from flintlog.disk import COPY_BYTES_MAX, Disk, File
 
 BLANK = lay.SEGMENT_HEADER_SIZE
+_SMALL_WRITE_BYTES = 1 << 16  # what a large write gains from not growing the file is lost to the zeros
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class SegmentLog:
         self._layout = layout
         self._limits = limits
         self._preallocate = preallocate
-        self._reserve_bytes = 0 if preallocate else reserve_bytes
+        self._reserve_bytes = 0 if preallocate else min(reserve_bytes, limits.hard)
         self._sealed: list[int] = []  # first LSNs
         # Held while segments come or go: a snapshot removes them beside the writer.
         self._shape = threading.Lock()
@@ -170,7 +171,7 @@ class SegmentLog:
     def _reserve(self, end: int, size: int) -> bytes:
         """Zeros to write behind a small write that makes the file grow, so that the next ones do not."""
         tail = self._tail
-        if end <= tail.reserved or size >= self._reserve_bytes // 8:
+        if end <= tail.reserved or size > _SMALL_WRITE_BYTES or not self._reserve_bytes:
             return b""
         tail.reserved = end + self._reserve_bytes
         tail.lent = True
