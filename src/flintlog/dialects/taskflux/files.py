@@ -9,6 +9,7 @@ import posixpath
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.finding import Finding, Severity
@@ -160,12 +161,7 @@ def _segment_layout(disk: Disk, path: str) -> Layout | None:
 def read_metadata(raw: bytes, layout: Layout) -> Metadata:
     """Term and vote, or the error that names the first wrong field."""
     size = layout.metadata_size
-
-    def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
-        return DamageError(
-            message, code=code, file=lay.METADATA_FILE, offset=offset, expected=expected, found=found
-        )
-
+    wrong = partial(_wrong, lay.METADATA_FILE)
     if len(raw) < size:
         raise wrong(
             "metadata-short", "the metadata file is too short", len(raw), f"{size} bytes", f"{len(raw)} bytes"
@@ -191,6 +187,10 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
     return Metadata(term, None if vote == -1 else vote)
 
 
+def _wrong(file: str, code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
+    return DamageError(message, code=code, file=file, offset=offset, expected=expected, found=found)
+
+
 class _UnsupportedError(DamageError):
     """A version that this release does not know."""
 
@@ -201,12 +201,7 @@ class _UnsupportedError(DamageError):
 def read_snapshot(view: memoryview, layout: Layout) -> Base:
     """The state in a snapshot file, every byte checked."""
     size = layout.snapshot_header_size
-
-    def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
-        return DamageError(
-            message, code=code, file=lay.SNAPSHOT_FILE, offset=offset, expected=expected, found=found
-        )
-
+    wrong = partial(_wrong, lay.SNAPSHOT_FILE)
     if len(view) < size:
         raise wrong(
             "snapshot-short",
