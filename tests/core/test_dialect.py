@@ -13,7 +13,6 @@ def test_every_registered_dialect_loads_under_its_own_name():
     assert dialect_names()
     for name in dialect_names():
         assert dialect(name).name == name
-        assert dialect(name).title
 
 
 def test_a_name_that_is_no_dialect_is_wrong_usage_and_lists_those_there_are():

@@ -157,8 +157,8 @@ def roll(disk: Disk, history: Log, count: int = 10, **options: Any) -> None:
     driver.close()
 
 
-def batch_over_segments(disk: Disk, history: Log, **options: Any) -> None:
-    driver = Driver(disk, history, **SMALL, **options)
+def batch_over_segments(disk: Disk, history: Log) -> None:
+    driver = Driver(disk, history, **SMALL)
     driver.add_many([b"y" * 60] * 14, [number % 4 for number in range(14)])
     driver.add_many([b"z" * 400] * 3, [0, 0, 0])
     driver.close()
@@ -241,7 +241,6 @@ SUITE = Suite(
         Scenario("roll-with-reserve", partial(roll, count=4, reserve_bytes=700)),
         Scenario("roll-into-large-batch", roll_into_large_batch),
         Scenario("batch-over-segments", batch_over_segments),
-        Scenario("batch-over-segments-shipped", partial(batch_over_segments, **SHIPPED)),
         Scenario("snapshot", snapshot),
         Scenario("snapshot-shipped", partial(snapshot, edition="shipped", preallocate=True)),
         Scenario("snapshots-by-rule", snapshots_by_rule),

@@ -181,7 +181,7 @@ def test_the_state_of_a_damaged_directory_is_refused_with_the_directory(load, lo
     damaged = materialise("delta-empty", tmp_path)
     with pytest.raises(Exception) as refused:
         load(log, damaged, view="state").collect()
-    assert "log/0000000000000000000.log, byte 8: LSN 0 the record holds no delta" in str(refused.value)
+    assert "log/0000000000000000000.log, byte 8: LSN 0: the record holds no delta" in str(refused.value)
     assert f"flintlog: delta-empty in {damaged}" in str(refused.value)
 
 
