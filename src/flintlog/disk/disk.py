@@ -147,6 +147,10 @@ class Disk:
     def rename(self, source: str, target: str) -> None:
         _retried("rename", target, self.kernel.rename, source, target)
 
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file."""
+        _retried("link", target, self.kernel.link, source, target)
+
     def unlink(self, path: str) -> None:
         _retried("unlink", path, self.kernel.unlink, path)
 

@@ -1,0 +1,107 @@
+"""What lies in a peer's directory: index files in order, the snapshot, state files, leftovers. Reads only."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.disk import Disk
+
+_LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexName:
+    """An index file by its name: where it stands in the peer's directory, and its first index."""
+
+    name: str
+    first: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names in a peer's directory, by role."""
+
+    path: str
+    index_files: tuple[IndexName, ...]
+    sizes: dict[str, int]  # of snap and the state files that are there
+    history: tuple[str, ...]  # predecessors
+    scratch: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+
+def locate(disk: Disk, path: str) -> str | None:
+    """The peer's directory: it holds a snapshot, a state file, or a log with an index file."""
+    if not disk.is_directory(path):
+        return None
+    names = set(disk.list(path))
+    if names & {lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE}:
+        return path
+    if (
+        lay.SNAPSHOT_FILE in names
+        and disk.read(posixpath.join(path, lay.SNAPSHOT_FILE), 4) == lay.SNAPSHOT_TOKEN
+    ):
+        return path
+    if lay.LOG_DIRECTORY in names and any(index_files(disk, path)):
+        return path
+    return None
+
+
+def list_files(disk: Disk, path: str) -> Listing:
+    """Every name in the peer's directory, sorted into roles."""
+    sizes: dict[str, int] = {}
+    history, scratch, foreign = [], [], []
+    for name in disk.list(path):
+        found = disk.stat(posixpath.join(path, name))
+        if found is None or name in (lay.LOG_DIRECTORY, "kept"):
+            continue
+        if name in lay.NAMES:
+            sizes[name] = found.size
+        elif any(lay.is_predecessor(name, own) for own in lay.NAMES):
+            history.append(name)
+        elif any(lay.is_scratch(name, own) for own in lay.NAMES):
+            scratch.append(name)
+        else:
+            foreign.append(name)
+    found_files = sorted(index_files(disk, path), key=lambda file: file.first)
+    foreign += _foreign_in_log(disk, path, {file.name for file in found_files}, scratch)
+    return Listing(path, tuple(found_files), sizes, tuple(history), tuple(scratch), tuple(foreign))
+
+
+def index_files(disk: Disk, path: str) -> Iterator[IndexName]:
+    """The index files, wherever their directories and names are those of one."""
+    for name in _walk(disk, path, lay.LOG_DIRECTORY, 0):
+        first = lay.parse_index_path(name)
+        found = disk.stat(posixpath.join(path, name))
+        if first is not None and first <= lay.NUMBER_MAX and found is not None and not found.is_directory:
+            yield IndexName(name, first, found.size)
+
+
+def _walk(disk: Disk, path: str, directory: str, level: int) -> Iterator[str]:
+    for name in (
+        disk.list(posixpath.join(path, directory))
+        if disk.is_directory(posixpath.join(path, directory))
+        else []
+    ):
+        inside = f"{directory}/{name}"
+        if level == len(_LEVELS):
+            yield inside
+        elif _LEVELS[level].fullmatch(name) and disk.is_directory(posixpath.join(path, inside)):
+            yield from _walk(disk, path, inside, level + 1)
+
+
+def _foreign_in_log(disk: Disk, path: str, known: set[str], scratch: list[str]) -> list[str]:
+    odd = []
+    for name in _walk(disk, path, lay.LOG_DIRECTORY, 0):
+        if name in known:
+            continue
+        stem = name.partition(".tmp-")[0]
+        if lay.parse_index_path(stem) is not None and lay.is_scratch(name, stem):
+            scratch.append(name)
+        else:
+            odd.append(name)
+    return odd

@@ -1,0 +1,442 @@
+"""`FileLog`: index files that follow each other, and the snapshot before them.
+
+Every file but the last is full. What a crash can leave, and what opening makes of it:
+- an empty last file behind a full one: the next entry's file was made, or its entries were rolled back; it stays;
+- files below a gap that the snapshot covers: a removal that was not finished; they go;
+- a snapshot that the log does not reach, or disagrees with: it came from another peer and the log of the old
+  life is still there; the log is put aside, as the installation would have done.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.files import list_files
+from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.dialects.zmqraft.scan import Damage, Entries
+from flintlog.dialects.zmqraft.store.index_file import IndexFile, finding_of
+from flintlog.dialects.zmqraft.store.snapshot_file import (
+    HEAD_SIZE_MAX,
+    SnapshotFile,
+    SnapshotHead,
+    read_head,
+    stream,
+    write_all_data,
+)
+from flintlog.dialects.zmqraft.store.stamp import Stamps
+from flintlog.dialects.zmqraft.store.state_file import trim_history
+from flintlog.disk import Disk, FailStop
+from flintlog.errors import DamageError, RefusedError, UsageError
+
+_READERS_MAX = 64
+
+
+class FileLog:
+    """The log of one peer, open for writing. Not thread-safe: whoever shares it serialises."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        capacity: int = lay.CAPACITY_DEFAULT,
+        disk: Disk | None = None,
+        stamps: Stamps | None = None,
+        data_size_max: int = lay.DATA_SIZE_MAX,
+    ) -> None:
+        if capacity & (capacity - 1) or not 1 <= capacity <= lay.CAPACITY_MAX:
+            raise UsageError(f"capacity {capacity} is not a power of two from 1 to {lay.CAPACITY_MAX}")
+        self._disk = disk or Disk()
+        self._path = self._disk.resolve(path)
+        self._stamps = stamps or Stamps()
+        self._data_size_max = data_size_max
+        self._failstop = FailStop(self._path)
+        self._readers: OrderedDict[int, tuple[memoryview, Entries]] = OrderedDict()
+        self.findings: list[Finding] = []
+        self._open(capacity)
+
+    # Opening
+
+    def _open(self, capacity: int) -> None:
+        disk = self._disk
+        disk.make_passing_directory(posixpath.join(self._path, lay.LOG_DIRECTORY))
+        listing = list_files(disk, self._path)
+        # What a dead process left unsynced must not vanish under what is built on it.
+        disk.sync_ancestors(posixpath.join(self._path, lay.LOG_DIRECTORY))
+        disk.sync_directory(posixpath.join(self._path, lay.LOG_DIRECTORY))
+        for file in listing.index_files[-1:]:
+            disk.sync_ancestors(posixpath.join(self._path, file.name))
+        for name in listing.scratch:
+            if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
+                disk.unlink(posixpath.join(self._path, name))
+        self.snapshot = self._open_snapshot(lay.SNAPSHOT_FILE in listing.sizes)
+        self._firsts = [file.first for file in listing.index_files]
+        self._capacity = capacity
+        if self._firsts:
+            self._open_files(listing.index_files[0].first)
+        else:
+            self._begin(self.snapshot.index + 1)
+
+    def _open_snapshot(self, is_there: bool) -> SnapshotHead:
+        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        if not is_there:
+            fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
+            fresh.finish()
+            self._disk.install(fresh.file, path)
+            fresh.file.close()
+        with self._disk.open(path) as file:
+            size = file.size()
+            try:
+                return read_head(memoryview(file.pread(min(size, HEAD_SIZE_MAX), 0)), size)
+            except DamageError as error:
+                error.file = path
+                error.advice = "Nothing was changed; `flintlog repair` shows what can be done"
+                raise
+
+    def _open_files(self, first: int) -> None:
+        self._capacity = lay.log_capacity(self._head_of(first).capacity)
+        self._last = self._open_file(self._firsts[-1])
+        self._drop_empty_files()
+        if self._is_superseded():
+            self._put_log_aside()
+            return
+        self._drop_islands()
+        if self.snapshot.index + 1 < self._firsts[0]:
+            raise Finding(
+                Severity.CORRUPT,
+                "log-start",
+                f"the log begins at index {self._firsts[0]} and the snapshot ends at {self.snapshot.index}",
+                lay.index_path(self._firsts[0]),
+                None,
+                f"index {self.snapshot.index + 1} or lower",
+                f"index {self._firsts[0]}",
+            ).error(self._path)
+        self._set_last_term()
+
+    def _head_of(self, first: int) -> scan.Table:
+        name = lay.index_path(first)
+        with self._disk.open(posixpath.join(self._path, name)) as file:
+            table = scan.read_table(file.view(copy=True), first)
+        if isinstance(table, Damage):
+            raise finding_of(table, name).error(self._path)
+        return table
+
+    def _open_file(self, first: int) -> IndexFile:
+        path = posixpath.join(self._path, lay.index_path(first))
+        return IndexFile.open(self._disk, path, first, data_size_max=self._data_size_max)
+
+    def _drop_empty_files(self) -> None:
+        """An empty last file needs a full one before it; the original insists on both."""
+        while not self._last.count and len(self._firsts) > 1 and self._last.first > self.snapshot.index + 1:
+            before = self._open_file(self._firsts[-2])
+            if before.next < self._last.first:
+                before.close()
+                raise Finding(
+                    Severity.CORRUPT,
+                    "log-gap",
+                    f"index {before.next} to {self._last.first - 1} are missing",
+                    lay.index_path(self._last.first),
+                    None,
+                    f"index {before.next}",
+                    f"index {self._last.first}",
+                ).error(self._path)
+            self._last.close()
+            self._unlink(self._firsts.pop())
+            self._last = before
+
+    def _is_superseded(self) -> bool:
+        """Did this snapshot come from a peer whose history is not the log's?"""
+        index = self.snapshot.index
+        if index > self._last.next - 1:
+            return self._last.next - 1 >= self._firsts[0] or self._last.first != index + 1
+        if index < self._firsts[0]:
+            return False
+        return self._read(index)[1].term[index - self._file_of(index)] != self.snapshot.term
+
+    def _drop_islands(self) -> None:
+        for at in range(len(self._firsts) - 1, 0, -1):
+            if self._firsts[at] <= self.snapshot.index + 1:
+                below = self._head_of(self._firsts[at - 1])
+                if below.first + len(below.ends) != self._firsts[at]:
+                    for gone in self._firsts[:at]:
+                        self._unlink(gone)
+                    del self._firsts[:at]
+                return
+
+    def _set_last_term(self) -> None:
+        last = self.last
+        self.last_term = self.snapshot.term if last == self.snapshot.index else self.term_of(last)
+
+    def _begin(self, first: int) -> None:
+        """The first file of a log."""
+        capacity = lay.file_capacity(self._capacity, first)
+        self._last = self._create_file(first, capacity)
+        self._firsts = [first]
+        self._capacity = lay.log_capacity(capacity)
+        self.last_term = self.snapshot.term
+
+    def _create_file(self, first: int, capacity: int) -> IndexFile:
+        path = posixpath.join(self._path, lay.index_path(first))
+        return IndexFile.create(
+            self._disk, path, first, capacity, self._stamps, data_size_max=self._data_size_max
+        )
+
+    # What is here
+
+    @property
+    def first(self) -> int:
+        """The first index that can be read."""
+        return max(self._firsts[0], self.snapshot.index + 1)
+
+    @property
+    def last(self) -> int:
+        """The last index; the snapshot's when nothing follows it."""
+        return max(self._last.next - 1, self.snapshot.index)
+
+    def term_of(self, index: int) -> int:
+        """The term of an entry, or of the snapshot at its index."""
+        if index == self.snapshot.index:
+            return self.snapshot.term
+        self._check_range(index, index)
+        return int(self._read(index)[1].term[index - self._file_of(index)])
+
+    def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
+        """Entries in order."""
+        for raw in self.raw_entries(first, last):
+            yield lay.decode_entry(raw)
+
+    def raw_entries(self, first: int, last: int | None = None) -> Iterator[memoryview]:
+        """The bytes of entries, not copied."""
+        last = self.last if last is None else last
+        if last < first:
+            return
+        self._check_range(first, last)
+        while first <= last:
+            base = self._file_of(first)
+            view, entries = self._read(first)
+            end = min(last - base + 1, len(entries))
+            places = slice(first - base, end)
+            for offset, length in zip(
+                entries.offset[places].tolist(), entries.length[places].tolist(), strict=True
+            ):
+                yield view[offset : offset + length]
+            first = base + end
+
+    def find_request(self, request_id: bytes) -> int | None:
+        """The index of the newest entry with this request id. Reads files from the last backwards."""
+        if request_id == lay.NO_REQUEST:
+            return None
+        wanted = np.void(request_id)
+        for base in reversed(self._firsts):
+            if base + self._capacity <= self.first and base != self._firsts[-1]:
+                continue
+            view, entries = self._read_file(base)
+            hits = np.flatnonzero(scan.request_ids(view, entries) == wanted)
+            if len(hits) and base + int(hits[-1]) >= self.first:
+                return base + int(hits[-1])
+        return None
+
+    def _check_range(self, first: int, last: int) -> None:
+        if not self.first <= first or last > self.last:
+            raise RefusedError(
+                f"index {first} to {last} are not all here: the log holds {self.first} to {self.last}",
+                file=self._path,
+                advice="Older entries are in the snapshot",
+            )
+
+    def _file_of(self, index: int) -> int:
+        return self._firsts[bisect_right(self._firsts, index) - 1]
+
+    def _read(self, index: int) -> tuple[memoryview, Entries]:
+        return self._read_file(self._file_of(index))
+
+    def _read_file(self, base: int) -> tuple[memoryview, Entries]:
+        if base == self._last.first:
+            cached = self._readers.get(base)
+            if cached is None or len(cached[1]) != self._last.count:
+                self._readers[base] = self._last.read()
+        elif base not in self._readers:
+            self._readers[base] = self._read_closed(base)
+        self._readers.move_to_end(base)
+        while len(self._readers) > _READERS_MAX:
+            self._readers.popitem(last=False)
+        return self._readers[base]
+
+    def _read_closed(self, base: int) -> tuple[memoryview, Entries]:
+        name = lay.index_path(base)
+        with self._disk.open(posixpath.join(self._path, name)) as file:
+            view = file.view()
+        table = scan.read_table(view, base)
+        damage: Damage | None
+        if isinstance(table, Damage):
+            raise finding_of(table, name).error(self._path)
+        entries, damage = scan.read_entries(view, table)
+        following = self._firsts[bisect_right(self._firsts, base)]
+        if damage is None and base + len(entries) != following:
+            damage = Damage(
+                "log-gap",
+                f"index {base + len(entries)} to {following - 1} are missing",
+                len(view),
+                f"index {following}",
+                "less",
+            )
+        if damage is not None:
+            raise finding_of(damage, name).error(self._path)
+        return view, entries
+
+    # Writing
+
+    def append(self, entries: Sequence[bytes]) -> int:
+        """Append encoded entries; committed and durable on return. Returns the last index."""
+        with self._failstop.guard():
+            done = 0
+            while done < len(entries):
+                taken = self._last.append(entries[done:])
+                done += taken
+                if done < len(entries):
+                    self._next_file(len(entries[done]))
+            if entries:
+                self.last_term = int.from_bytes(entries[-1][13:20], "little")
+        return self.last
+
+    def _next_file(self, size: int) -> None:
+        if size >= self._data_size_max:
+            raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
+        last = self._last
+        if not last.is_full:
+            self._close_early()
+        first = self._last.next
+        lay.check_number("index", first)
+        fresh = self._create_file(first, lay.file_capacity(self._capacity, first))
+        self._last.close()
+        self._firsts.append(first)
+        self._last = fresh
+
+    def _close_early(self) -> None:
+        """The bytes ran out before the slots: close the file so that readers find the next one."""
+        last = self._last
+        if (last.capacity - last.count) % 2:
+            # An odd number of slots is left: the last entry moves to the next file, where it is committed first.
+            moved = last.next - 1
+            raw = bytes(next(self.raw_entries(moved, moved)))
+            fresh = self._create_file(moved, lay.file_capacity(self._capacity, moved))
+            fresh.append([raw])
+            self._readers.pop(last.first, None)
+            last.truncate(last.count - 1)
+            last.close_early()
+            last.close()
+            self._firsts.append(moved)
+            self._last = fresh
+            return
+        last.close_early()
+
+    def truncate(self, first_gone: int) -> None:
+        """Forget the entries from `first_gone` on; durable on return."""
+        if not self.first <= first_gone <= self.last + 1:
+            raise RefusedError(
+                f"index {first_gone} is not in the log, which holds {self.first} to {self.last}",
+                file=self._path,
+            )
+        with self._failstop.guard():
+            while self._last.first >= first_gone and len(self._firsts) > 1:
+                gone = self._firsts.pop()
+                self._readers.pop(gone, None)
+                self._last.close()
+                self._unlink(gone)
+                self._last = self._open_file(self._firsts[-1])
+            self._readers.pop(self._last.first, None)
+            self._last.truncate(min(first_gone - self._last.first, self._last.count))
+            self._set_last_term()
+
+    def _unlink(self, first: int) -> None:
+        path = posixpath.join(self._path, lay.index_path(first))
+        self._disk.unlink(path)
+        self._disk.sync_directory(posixpath.dirname(path))
+
+    # Snapshots
+
+    def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
+        """A snapshot to write to, in any order of chunks; `install` it when it is whole."""
+        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        with self._failstop.guard():
+            return SnapshotFile(self._disk, path, index, term, size, self._stamps)
+
+    def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
+        """Write a snapshot from bytes or from a stream, and install it."""
+        size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
+        snapshot = self.begin_snapshot(index, term, size)
+        with self._failstop.guard():
+            write_all_data(snapshot, data)
+        self.install(snapshot)
+
+    def install(self, snapshot: SnapshotFile) -> None:
+        """Put a written snapshot in the place of the old one.
+
+        The log stays where it agrees with it, and is put aside where it does not. One rename decides: before
+        it the old peer stands, after it the new one, also when the log could not yet be put aside.
+        """
+        if snapshot.index < self.snapshot.index:
+            snapshot.abandon()
+            raise RefusedError(
+                f"a snapshot at {snapshot.index} is behind the present one at {self.snapshot.index}"
+            )
+        agrees = self._agrees(snapshot.index, snapshot.term)
+        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        with self._failstop.guard():
+            snapshot.finish()
+            self._disk.link(path, self._stamps.predecessor(path))
+            self._disk.install(snapshot.file, path)
+            snapshot.file.close()
+            self.snapshot = self._open_snapshot(True)
+            trim_history(self._disk, path)
+            if not agrees:
+                self._put_log_aside()
+            elif self.last == self.snapshot.index:
+                self.last_term = self.snapshot.term
+
+    def _agrees(self, index: int, term: int) -> bool:
+        if index == self.snapshot.index:
+            return term == self.snapshot.term
+        return self.first <= index <= self.last and self.term_of(index) == term
+
+    def _put_log_aside(self) -> None:
+        log = posixpath.join(self._path, lay.LOG_DIRECTORY)
+        self._last.close()
+        self._readers.clear()
+        self._disk.rename(log, self._stamps.predecessor(log))
+        self._disk.make_passing_directory(log)
+        self._disk.sync_directory(self._path)
+        self._begin(self.snapshot.index + 1)
+
+    def prune(self) -> int:
+        """Remove the files that the snapshot covers; returns how many.
+
+        From the lowest up, not synced: what a crash brings back stands below a gap and goes at the next opening.
+        """
+        keep = max(bisect_right(self._firsts, self.snapshot.index) - 1, 0)
+        with self._failstop.guard():
+            for first in self._firsts[:keep]:
+                self._readers.pop(first, None)
+                self._disk.unlink(posixpath.join(self._path, lay.index_path(first)))
+        del self._firsts[:keep]
+        return keep
+
+    def read_snapshot(self) -> Iterator[bytes]:
+        """The data of the snapshot as a stream."""
+        with self._disk.open(posixpath.join(self._path, lay.SNAPSHOT_FILE)) as file:
+            yield from stream(file, self.snapshot)
+
+    def check(self) -> None:
+        """Raise unless the log may go on."""
+        self._failstop.check()
+
+    def close(self) -> None:
+        self._failstop.close()
+        self._last.close()

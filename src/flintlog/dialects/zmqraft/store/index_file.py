@@ -1,0 +1,177 @@
+"""`IndexFile`: a table of slots and the entries behind it.
+
+An entry's bytes are synced before its slot is written, and the slot is what commits it. Slots of an earlier
+life behind the new ones are zeroed and synced before the commit. A file is made under a scratch name and gets
+its own when it is whole, so a file with a broken head is damage, never a crash.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+import numpy as np
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.scan import Damage, Entries, Ints, Table
+from flintlog.dialects.zmqraft.store.stamp import Stamps
+from flintlog.disk import Disk, File
+from flintlog.errors import RefusedError, UsageError
+
+
+class IndexFile:
+    """One index file, open for writing."""
+
+    def __init__(
+        self, file: File, table: Table, slots: Ints, *, data_size_max: int = lay.DATA_SIZE_MAX
+    ) -> None:
+        self._file = file
+        self.first = table.first
+        self.capacity = table.capacity
+        self._data_start = table.data_start
+        self._slots = slots
+        self.count = len(table.ends)
+        self._data_size_max = data_size_max
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        path: str,
+        first: int,
+        capacity: int,
+        stamps: Stamps,
+        *,
+        data_size_max: int = lay.DATA_SIZE_MAX,
+    ) -> IndexFile:
+        """Make a file for `capacity` entries from `first` on; whole and durable on return, with its directories."""
+        if not 0 < capacity <= lay.CAPACITY_FILE_MAX:
+            raise UsageError(f"capacity {capacity} is outside 1..{lay.CAPACITY_FILE_MAX}")
+        lay.check_number("index", first)
+        disk.make_directory(posixpath.dirname(path))
+        file = disk.create_scratch(stamps.scratch(path))
+        meta = stamps.meta()
+        table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
+        file.pwrite(lay.encode_index_head(capacity, first), 0)
+        file.pwrite(meta + lay.segment(lay.ENTRIES_TOKEN, b""), table_end)  # the table between reads as zeros
+        disk.install(file, path)
+        start = table_end + len(meta) + lay.TOKEN_HEADER_SIZE
+        table = Table(first, capacity, start, np.empty(0, np.int64), False)
+        return cls(file, table, np.zeros(capacity, np.int64), data_size_max=data_size_max)
+
+    @classmethod
+    def open(cls, disk: Disk, path: str, first: int, *, data_size_max: int = lay.DATA_SIZE_MAX) -> IndexFile:
+        """Open a file for writing; what another process left unsynced is made durable first."""
+        file = disk.open(path, "write")
+        try:
+            view = file.view(copy=True)
+            table = scan.read_table(view, first)
+            if isinstance(table, Damage):
+                raise finding_of(table, posixpath.basename(path)).error(posixpath.dirname(path))
+            slots = np.frombuffer(view, "<u4", table.capacity, lay.TABLE_OFFSET).astype(np.int64)
+            file.sync()
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, table, slots, data_size_max=data_size_max)
+
+    # What is here
+
+    @property
+    def next(self) -> int:
+        """The index that the next entry gets."""
+        return self.first + self.count
+
+    @property
+    def is_full(self) -> bool:
+        return self.count == self.capacity
+
+    @property
+    def data_size(self) -> int:
+        return int(self._slots[self.count - 1]) if self.count else 0
+
+    def fits(self, size: int) -> bool:
+        """Is there a slot and room for one more entry of this size?"""
+        return not self.is_full and self.data_size + size < self._data_size_max
+
+    def read(self) -> tuple[memoryview, Entries]:
+        """All entries with the bytes they stand in."""
+        view = self._file.view(copy=True)
+        table = Table(self.first, self.capacity, self._data_start, self._slots[: self.count], False)
+        entries, damage = scan.read_entries(view, table)
+        if damage is not None:
+            name = posixpath.basename(self._file.path)
+            raise finding_of(damage, name).error(posixpath.dirname(self._file.path))
+        return view, entries
+
+    # Writing
+
+    def append(self, entries: Sequence[bytes]) -> int:
+        """Write as many entries as fit; they are committed and durable on return. Returns how many."""
+        taken, ends = self._fitting(entries)
+        if not taken:
+            return 0
+        begin = self.data_size
+        self._file.pwrite(b"".join(entries[:taken]), self._data_start + begin)
+        self._file.sync()  # a slot must never stand before its entry
+        self._clear_dirty(self.count + taken)
+        self._write_slots(self.count, ends)
+        self._file.sync()
+        self.count += taken
+        return taken
+
+    def _fitting(self, entries: Sequence[bytes]) -> tuple[int, Ints]:
+        lengths = np.fromiter(map(len, entries), np.int64, count=len(entries))
+        if len(lengths) and int(lengths.min()) < lay.ENTRY_HEADER_SIZE:
+            raise UsageError(f"an entry has at least {lay.ENTRY_HEADER_SIZE} bytes")
+        ends = np.cumsum(lengths) + self.data_size
+        room = int(np.searchsorted(ends, self._data_size_max, side="left"))
+        taken = min(len(entries), self.capacity - self.count, room)
+        return taken, ends[:taken]
+
+    def _clear_dirty(self, slot: int) -> None:
+        """Zero the slots of an earlier life that follow the new ones, up to the first free one."""
+        if slot >= self.capacity or not self._slots[slot]:
+            return
+        free = np.flatnonzero(self._slots[slot:] == 0)
+        count = int(free[0]) if len(free) else self.capacity - slot
+        self._write_slots(slot, np.zeros(count, np.int64))
+        self._file.sync()
+
+    def _write_slots(self, slot: int, values: Ints) -> None:
+        self._file.pwrite(values.astype("<u4").tobytes(), lay.TABLE_OFFSET + lay.SLOT_SIZE * slot)
+        self._slots[slot : slot + len(values)] = values
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries; durable on return. The bytes of the others stay, uncommitted."""
+        if count > self.count:
+            raise RefusedError(f"the file holds {self.count} entries, not {count}", file=self._file.path)
+        if count < self.count:
+            gone = self.count - count
+            self.count = count
+            self._write_slots(count, np.zeros(gone, np.int64))
+            self._file.sync()
+
+    def close_early(self) -> None:
+        """Give up the slots that are left, because the bytes ran out: the file is full from now on.
+
+        Size and capacity shrink in one write inside a sector. The slots left over then read as segments of
+        8 bytes that nobody knows, which readers skip; so their number must be even.
+        """
+        assert (self.capacity - self.count) % 2 == 0, "an odd number of slots would shift what follows them"
+        head = lay.encode_index_head(self.count, self.first)
+        self._file.pwrite(head[4:16], 4)
+        self._file.sync()
+        self.capacity = self.count
+        self._slots = self._slots[: self.count]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def finding_of(damage: Damage, file: str) -> Finding:
+    """A finding from what a scan saw."""
+    severity = Severity.UNSUPPORTED if damage.unsupported else Severity.CORRUPT
+    return Finding(severity, damage.code, damage.message, file, damage.offset, damage.expected, damage.found)
