@@ -282,7 +282,9 @@ class Queue:
 def _pack_key(key: int, length: int) -> bytes:
     if not isinstance(key, int) or not -(2**63) <= key < 2**63:
         raise KeyRangeError(f"key {key!r} is not a whole number of 64 bits")
-    return _KEY_AND_LENGTH.pack(key, min(length, lay.DATA_SIZE_MAX))  # the limit is checked when it is admitted
+    return _KEY_AND_LENGTH.pack(
+        key, min(length, lay.DATA_SIZE_MAX)
+    )  # the limit is checked when it is admitted
 
 
 def _key_column(keys: int | Sequence[int] | np.ndarray, count: int) -> Ints:

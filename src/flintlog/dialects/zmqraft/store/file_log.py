@@ -103,6 +103,7 @@ class FileLog:
     def _open_files(self, first: int) -> None:
         self._capacity = lay.log_capacity(self._head_of(first).capacity)
         self._last = self._open_file(self._firsts[-1])
+        self._finish_early_close()
         self._drop_empty_files()
         if self._is_superseded():
             self._put_log_aside()
@@ -131,6 +132,24 @@ class FileLog:
     def _open_file(self, first: int) -> IndexFile:
         path = posixpath.join(self._path, lay.index_path(first))
         return IndexFile.open(self._disk, path, first, data_size_max=self._data_size_max)
+
+    def _finish_early_close(self) -> None:
+        """A file whose bytes ran out, and a crash before its slots were given up; see `_close_early`."""
+        if len(self._firsts) < 2:
+            return
+        before = self._head_of(self._firsts[-2])
+        ends_at = before.first + len(before.ends)
+        if ends_at > self._last.first and not self._last.count:
+            self._last.close()  # the entry that was to move is still only in its old place
+            self._unlink(self._firsts.pop())
+            self._last = self._open_file(before.first)
+        elif ends_at > self._last.first or (
+            ends_at == self._last.first and len(before.ends) < before.capacity
+        ):
+            file = self._open_file(before.first)
+            file.truncate(self._last.first - before.first)
+            file.close_early()
+            file.close()
 
     def _drop_empty_files(self) -> None:
         """An empty last file needs a full one before it; the original insists on both."""
