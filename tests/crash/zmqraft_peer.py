@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.dialects.zmqraft.layout import TABLE_OFFSET, Entry, index_path
 from flintlog.dialects.zmqraft.store import RaftStore, Stamps
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
@@ -219,6 +219,24 @@ def overwrite_dirty_slots(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def rolled_back_in_part(disk: Disk, history: History[Step]) -> None:
+    """A rollback of which only the first slot reached the disk: others of the old life follow it."""
+    driver = Driver(disk, history, capacity=16)
+    driver.append(1, *(b"entry %d" % number for number in range(9)))
+    with disk.open(f"{ROOT}/{index_path(1)}", "write") as file:
+        slots = file.pread(SLOT * 6, TABLE_OFFSET + SLOT * 3)
+        driver.truncate(3)
+        driver.close()
+        file.pwrite(slots, TABLE_OFFSET + SLOT * 3)
+
+
+def append_before_dirty_slots(disk: Disk, history: History[Step]) -> None:
+    driver = Driver(disk, history, capacity=16)
+    driver.append(2, b"x")
+    driver.append(2, b"y", b"z")
+    driver.close()
+
+
 def terms_and_votes(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     for term in range(1, 24):
@@ -262,10 +280,12 @@ def install_at_the_end(disk: Disk, history: History[Step]) -> None:
 
 
 def size_rollover(disk: Disk, history: History[Step]) -> None:
+    """The bytes run out with an even number of slots left, an odd one, and a single one."""
     driver = Driver(disk, history, capacity=8, data_size_max=220)
     for number in range(9):
         driver.append(1, b"%d" % number * 40)
     driver.append(1, b"x" * 100, b"y" * 100, b"z" * 100)
+    driver.append(1, *(b"%d" % number * 13 for number in range(9)))
     driver.close()
 
 
@@ -278,6 +298,7 @@ SUITE = Suite(
         Scenario(
             function.__name__.replace("_", "-"),
             function,
+            prepare=rolled_back_in_part if function is append_before_dirty_slots else None,
             atomic_bytes=SECTOR if function is size_rollover else SLOT,
         )
         for function in (
@@ -286,6 +307,7 @@ SUITE = Suite(
             large_batch,
             truncate_and_overwrite,
             overwrite_dirty_slots,
+            append_before_dirty_slots,
             terms_and_votes,
             compaction,
             install_ahead,

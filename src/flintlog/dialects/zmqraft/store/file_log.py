@@ -1,7 +1,7 @@
 """`FileLog`: index files that follow each other, and the snapshot before them.
 
 Every file but the last is full. What a crash can leave, and what opening makes of it:
-- an empty last file behind a full one: the next entry's file was made, or its entries were rolled back; it stays;
+- an empty last file: it was made for entries that never came, or they were rolled back; it goes;
 - files below a gap that the snapshot covers: a removal that was not finished; they go;
 - a snapshot that the log does not reach, or disagrees with: it came from another peer and the log of the old
   life is still there; the log is put aside, as the installation would have done.
@@ -103,9 +103,13 @@ class FileLog:
     def _open_files(self, first: int) -> None:
         self._capacity = lay.log_capacity(self._head_of(first).capacity)
         self._last = self._open_file(self._firsts[-1])
-        self._finish_early_close()
         self._drop_empty_files()
         if self._is_superseded():
+            self._note(
+                "log-superseded",
+                f"the snapshot at {self.snapshot.index} is not of this log, which is put aside",
+                self._firsts[0],
+            )
             self._put_log_aside()
             return
         self._drop_islands()
@@ -133,42 +137,22 @@ class FileLog:
         path = posixpath.join(self._path, lay.index_path(first))
         return IndexFile.open(self._disk, path, first, data_size_max=self._data_size_max)
 
-    def _finish_early_close(self) -> None:
-        """A file whose bytes ran out, and a crash before its slots were given up; see `_close_early`."""
-        if len(self._firsts) < 2:
-            return
-        before = self._head_of(self._firsts[-2])
-        ends_at = before.first + len(before.ends)
-        if ends_at > self._last.first and not self._last.count:
-            self._last.close()  # the entry that was to move is still only in its old place
-            self._unlink(self._firsts.pop())
-            self._last = self._open_file(before.first)
-        elif ends_at > self._last.first or (
-            ends_at == self._last.first and len(before.ends) < before.capacity
-        ):
-            file = self._open_file(before.first)
-            file.truncate(self._last.first - before.first)
-            file.close_early()
-            file.close()
-
     def _drop_empty_files(self) -> None:
-        """An empty last file needs a full one before it; the original insists on both."""
+        """An empty last file goes: its entries were rolled back, or it was made for entries that never came.
+
+        The original keeps it only behind a full file. Its own rollback empties the file durably and removes it
+        without a sync, so it can come back behind a file that was rolled back too: still nothing is missing.
+        """
         while not self._last.count and len(self._firsts) > 1 and self._last.first > self.snapshot.index + 1:
             before = self._open_file(self._firsts[-2])
             if before.next < self._last.first:
-                before.close()
-                raise Finding(
-                    Severity.CORRUPT,
-                    "log-gap",
-                    f"index {before.next} to {self._last.first - 1} are missing",
-                    lay.index_path(self._last.first),
-                    None,
-                    f"index {before.next}",
-                    f"index {self._last.first}",
-                ).error(self._path)
+                self._note("empty-file", "an empty index file behind the end of the log", self._last.first)
             self._last.close()
             self._unlink(self._firsts.pop())
             self._last = before
+
+    def _note(self, code: str, message: str, first: int) -> None:
+        self.findings.append(Finding(Severity.REPAIRABLE, code, message, lay.index_path(first)))
 
     def _is_superseded(self) -> bool:
         """Did this snapshot come from a peer whose history is not the log's?"""
@@ -177,7 +161,7 @@ class FileLog:
             return self._last.next - 1 >= self._firsts[0] or self._last.first != index + 1
         if index < self._firsts[0]:
             return False
-        return self._read(index)[1].term[index - self._file_of(index)] != self.snapshot.term
+        return int(self._read(index)[1].term[index - self._file_of(index)]) != self.snapshot.term
 
     def _drop_islands(self) -> None:
         for at in range(len(self._firsts) - 1, 0, -1):
@@ -185,6 +169,7 @@ class FileLog:
                 below = self._head_of(self._firsts[at - 1])
                 if below.first + len(below.ends) != self._firsts[at]:
                     for gone in self._firsts[:at]:
+                        self._note("leftover", "left over from an unfinished removal", gone)
                         self._unlink(gone)
                     del self._firsts[:at]
                 return
@@ -328,33 +313,15 @@ class FileLog:
     def _next_file(self, size: int) -> None:
         if size >= self._data_size_max:
             raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
-        last = self._last
-        if not last.is_full:
-            self._close_early()
+        if not self._last.is_full:
+            self._readers.pop(self._last.first, None)
+            self._last.close_early(self._disk, self._stamps)
         first = self._last.next
         lay.check_number("index", first)
         fresh = self._create_file(first, lay.file_capacity(self._capacity, first))
         self._last.close()
         self._firsts.append(first)
         self._last = fresh
-
-    def _close_early(self) -> None:
-        """The bytes ran out before the slots: close the file so that readers find the next one."""
-        last = self._last
-        if (last.capacity - last.count) % 2:
-            # An odd number of slots is left: the last entry moves to the next file, where it is committed first.
-            moved = last.next - 1
-            raw = bytes(next(self.raw_entries(moved, moved)))
-            fresh = self._create_file(moved, lay.file_capacity(self._capacity, moved))
-            fresh.append([raw])
-            self._readers.pop(last.first, None)
-            last.truncate(last.count - 1)
-            last.close_early()
-            last.close()
-            self._firsts.append(moved)
-            self._last = fresh
-            return
-        last.close_early()
 
     def truncate(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on; durable on return."""
@@ -430,8 +397,6 @@ class FileLog:
         self._last.close()
         self._readers.clear()
         self._disk.rename(log, self._stamps.predecessor(log))
-        self._disk.make_passing_directory(log)
-        self._disk.sync_directory(self._path)
         self._begin(self.snapshot.index + 1)
 
     def prune(self) -> int:

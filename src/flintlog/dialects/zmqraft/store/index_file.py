@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Ints, Table
 from flintlog.dialects.zmqraft.store.stamp import Stamps
-from flintlog.disk import Disk, File
+from flintlog.disk import Disk, File, write_all
 from flintlog.errors import RefusedError, UsageError
 
 
@@ -154,18 +155,39 @@ class IndexFile:
             self._write_slots(count, np.zeros(gone, np.int64))
             self._file.sync()
 
-    def close_early(self) -> None:
+    def close_early(self, disk: Disk, stamps: Stamps) -> None:
         """Give up the slots that are left, because the bytes ran out: the file is full from now on.
 
-        Size and capacity shrink in one write inside a sector. The slots left over then read as segments of
-        8 bytes that nobody knows, which readers skip; so their number must be even.
+        The slots left over become one segment that nobody knows, which readers skip. Its length goes to the
+        second of them, where it is a slot behind a free one; then size and capacity shrink in one write inside
+        a sector. A single slot is too small for a segment: then the file is written anew without it.
         """
-        assert (self.capacity - self.count) % 2 == 0, "an odd number of slots would shift what follows them"
-        head = lay.encode_index_head(self.count, self.first)
-        self._file.pwrite(head[4:16], 4)
-        self._file.sync()
+        left = self.capacity - self.count
+        if left == 1:
+            self._install_shrunk(disk, stamps)
+        elif left:
+            length = lay.SLOT_SIZE * left - lay.TOKEN_HEADER_SIZE
+            if int(self._slots[self.count + 1]) != length:
+                self._write_slots(self.count + 1, np.array([length], np.int64))
+                self._file.sync()  # behind the smaller table a wrong length would hide the entries
+            self._file.pwrite(lay.encode_index_head(self.count, self.first)[4:16], 4)
+            self._file.sync()
         self.capacity = self.count
         self._slots = self._slots[: self.count]
+
+    def _install_shrunk(self, disk: Disk, stamps: Stamps) -> None:
+        """Put a copy without the free slots in the place of the file."""
+        table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * self.capacity
+        end = self._data_start + self.data_size
+        slots = self._slots[: self.count].astype("<u4").tobytes()
+        copy = disk.create_scratch(stamps.scratch(self._file.path))
+        write_all(
+            copy, chain([lay.encode_index_head(self.count, self.first), slots], self._file.chunks(table_end, end))
+        )
+        disk.install(copy, self._file.path)
+        self._file.close()
+        self._file = copy
+        self._data_start -= lay.SLOT_SIZE * (self.capacity - self.count)
 
     def close(self) -> None:
         self._file.close()

@@ -57,7 +57,7 @@ class RaftStore:
             self.log = FileLog(
                 self._path, capacity=capacity, disk=self._disk, stamps=stamps, data_size_max=data_size_max
             )
-            state = {
+            state: dict[str, Any] = {
                 "disk": self._disk,
                 "stamps": stamps,
                 "numbers_as_original": as_original,

@@ -13,7 +13,6 @@ from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.disk import Disk, File
 from flintlog.errors import DamageError, RefusedError, UsageError
 
-_CHUNK = 1 << 20
 HEAD_SIZE_MAX = 1 << 16
 
 
@@ -122,6 +121,4 @@ def write_all_data(snapshot: SnapshotFile, data: bytes | Iterable[bytes]) -> Non
 
 def stream(file: File, head: SnapshotHead) -> Iterator[bytes]:
     """The data of a snapshot in chunks."""
-    end = head.data_start + head.size
-    for at in range(head.data_start, end, _CHUNK):
-        yield file.pread(min(_CHUNK, end - at), at)
+    return file.chunks(head.data_start, head.data_start + head.size)
