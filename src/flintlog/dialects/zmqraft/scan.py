@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.errors import DamageError
 
 Ints = NDArray[np.int64]
+SNAPSHOT_HEAD_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,11 @@ class Damage:
     found: str
     unsupported: bool = False
 
+    def finding(self, file: str) -> Finding:
+        """The same as verify tells it."""
+        severity = Severity.UNSUPPORTED if self.unsupported else Severity.CORRUPT
+        return Finding(severity, self.code, self.message, file, self.offset, self.expected, self.found)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -40,28 +48,29 @@ class Table:
     dirty: bool  # slots behind the first free one that are not zero
 
 
-def read_table(view: memoryview, first: int) -> Table | Damage:
-    """The head of the file that should begin at `first`."""
-    if len(view) < lay.TABLE_OFFSET:
-        return _short(len(view), lay.TABLE_OFFSET, "header")
-    token, size, version, capacity, index = lay.INDEX_HEADER.unpack_from(view)
+def read_capacity(head: bytes | memoryview, first: int) -> int | Damage:
+    """The capacity of the file that should begin at `first`, from its header."""
+    if len(head) < lay.TABLE_OFFSET:
+        return _short(len(head), lay.TABLE_OFFSET, "header")
+    token, size, version, capacity, index = lay.INDEX_HEADER.unpack_from(head)
     if token != lay.INDEX_TOKEN:
         return Damage("index-token", "not an index file", 0, lay.INDEX_TOKEN.hex(), token.hex())
     if version != lay.VERSION:
-        return Damage(
-            "index-version",
-            f"index file version {version} is not known",
-            8,
-            "1",
-            str(version),
-            unsupported=True,
-        )
+        message = f"index file version {version} is not known"
+        return Damage("index-version", message, 8, "1", str(version), unsupported=True)
     if size != 16 + lay.SLOT_SIZE * capacity or not 0 < capacity <= lay.CAPACITY_FILE_MAX:
         return Damage("index-capacity", "size and capacity disagree", 4, str(16 + 4 * capacity), str(size))
     if index != first:
-        return Damage(
-            "index-first", "the file's name and its first index disagree", 16, str(first), str(index)
-        )
+        message = "the file's name and its first index disagree"
+        return Damage("index-first", message, 16, str(first), str(index))
+    return int(capacity)
+
+
+def read_table(view: memoryview, first: int) -> Table | Damage:
+    """The head of the file that should begin at `first`."""
+    capacity = read_capacity(view, first)
+    if isinstance(capacity, Damage):
+        return capacity
     table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
     if len(view) < table_end:
         return _short(len(view), table_end, "offset table")
@@ -71,21 +80,22 @@ def read_table(view: memoryview, first: int) -> Table | Damage:
     ends = slots[:count]
     wrong = np.flatnonzero(np.diff(ends, prepend=0) <= 0)
     if len(wrong):
-        at = int(wrong[0])
-        before = int(ends[at - 1]) if at else 0
-        return Damage(
-            "index-offsets",
-            f"index {first + at}: the offsets do not ascend",
-            lay.TABLE_OFFSET + lay.SLOT_SIZE * at,
-            f"more than {before}",
-            str(int(ends[at])),
-        )
+        return _not_ascending(first, ends, int(wrong[0]))
     marker = lay.find_segment(view, lay.ENTRIES_TOKEN, table_end)
     if marker is None:
-        return Damage(
-            "index-marker", "the file ends before its entries begin", len(view), "ITMZ", "the end of the file"
-        )
+        message = "the file ends before its entries begin"
+        return Damage("index-marker", message, len(view), "ITMZ", "the end of the file")
     return Table(first, capacity, marker[0], ends, bool(np.any(slots[count:])))
+
+
+def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
+    return Damage(
+        "index-offsets",
+        f"index {first + at}: the offsets do not ascend",
+        lay.TABLE_OFFSET + lay.SLOT_SIZE * at,
+        f"more than {int(ends[at - 1]) if at else 0}",
+        str(int(ends[at])),
+    )
 
 
 def _short(size: int, needed: int, what: str) -> Damage:
@@ -167,3 +177,51 @@ def request_ids(view: memoryview, entries: Entries) -> NDArray[np.void]:
     raw = np.frombuffer(view, np.uint8)
     flat = raw[(entries.offset[:, None] + np.arange(lay.REQUEST_ID_SIZE)).ravel()]
     return np.ascontiguousarray(flat).view(f"V{lay.REQUEST_ID_SIZE}")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHead:
+    """What a snapshot file says of itself."""
+
+    index: int
+    term: int
+    size: int
+    data_start: int
+
+
+def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHOT_FILE) -> SnapshotHead:
+    """The head of a snapshot file from its first bytes, checked against the size of the file."""
+
+    def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
+        return DamageError(message, code=code, file=name, offset=offset, expected=expected, found=found)
+
+    need = lay.SNAPSHOT_HEADER.size
+    if len(head) < need:
+        raise wrong(
+            "snapshot-short",
+            "the snapshot ends inside its header",
+            len(head),
+            f"{need} bytes",
+            f"{len(head)} bytes",
+        )
+    token, size, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(head)
+    if token != lay.SNAPSHOT_TOKEN or size not in lay.SNAPSHOT_SEGMENT_SIZES:
+        raise wrong("snapshot-token", "not a snapshot file", 0, lay.SNAPSHOT_TOKEN.hex(), bytes(token).hex())
+    if version != lay.VERSION:
+        raise wrong("snapshot-version", f"snapshot version {version} is not known", 8, "1", str(version))
+    if max(index, term, data_size) > lay.NUMBER_MAX:
+        raise wrong(
+            "snapshot-number", "index, term or size is above 2^53 - 1", 12, "at most 2^53 - 1", "more"
+        )
+    marker = lay.find_segment(head, lay.DATA_TOKEN, need)
+    if marker is None:
+        raise wrong("snapshot-marker", "the file ends before its data begins", len(head), "DATA", "nothing")
+    if file_size - marker[0] != data_size:
+        raise wrong(
+            "snapshot-size",
+            "the snapshot's data is not whole",
+            marker[0],
+            f"{data_size} bytes",
+            f"{file_size - marker[0]} bytes",
+        )
+    return SnapshotHead(index, term, data_size, marker[0])

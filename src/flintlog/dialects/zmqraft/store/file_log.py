@@ -1,10 +1,7 @@
 """`FileLog`: index files that follow each other, and the snapshot before them.
 
-Every file but the last is full. What a crash can leave, and what opening makes of it:
-- an empty last file: it was made for entries that never came, or they were rolled back; it goes;
-- files below a gap that the snapshot covers: a removal that was not finished; they go;
-- a snapshot that the log does not reach, or disagrees with: it came from another peer and the log of the old
-  life is still there; the log is put aside, as the installation would have done.
+Every file but the last is full. Opening looks at the head of every file and at the entries of the last; what
+the files mean together is told in `replay`.
 """
 
 from __future__ import annotations
@@ -21,16 +18,10 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import list_files
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.dialects.zmqraft.scan import Damage, Entries
-from flintlog.dialects.zmqraft.store.index_file import IndexFile, finding_of
-from flintlog.dialects.zmqraft.store.snapshot_file import (
-    HEAD_SIZE_MAX,
-    SnapshotFile,
-    SnapshotHead,
-    read_head,
-    stream,
-    write_all_data,
-)
+from flintlog.dialects.zmqraft.replay import LogRange, live_range
+from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
+from flintlog.dialects.zmqraft.store.index_file import IndexFile
+from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream, write_all_data
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import trim_history
 from flintlog.disk import Disk, FailStop
@@ -69,110 +60,93 @@ class FileLog:
         disk.make_passing_directory(posixpath.join(self._path, lay.LOG_DIRECTORY))
         listing = list_files(disk, self._path)
         # What a dead process left unsynced must not vanish under what is built on it.
-        disk.sync_ancestors(posixpath.join(self._path, lay.LOG_DIRECTORY))
-        disk.sync_directory(posixpath.join(self._path, lay.LOG_DIRECTORY))
         for file in listing.index_files[-1:]:
             disk.sync_ancestors(posixpath.join(self._path, file.name))
         for name in listing.scratch:
             if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
                 disk.unlink(posixpath.join(self._path, name))
         self.snapshot = self._open_snapshot(lay.SNAPSHOT_FILE in listing.sizes)
-        self._firsts = [file.first for file in listing.index_files]
         self._capacity = capacity
-        if self._firsts:
-            self._open_files(listing.index_files[0].first)
-        else:
-            self._begin(self.snapshot.index + 1)
+        self._sizes = {file.first: file.size for file in listing.index_files}
+        self._firsts = [file.first for file in listing.index_files]
+        found = live_range(self._firsts, self.snapshot, self._count_in, self._term_in)
+        for finding in found.findings:
+            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+                raise finding.error(self._path)
+        self.findings.extend(found.findings)
+        self._take_range(found)
 
     def _open_snapshot(self, is_there: bool) -> SnapshotHead:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         if not is_there:
             fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
-            fresh.finish()
-            self._disk.install(fresh.file, path)
+            fresh.file.sync()
+            self._disk.rename(fresh.file.path, path)  # when a crash takes the name away, it is made again
             fresh.file.close()
         with self._disk.open(path) as file:
             size = file.size()
             try:
-                return read_head(memoryview(file.pread(min(size, HEAD_SIZE_MAX), 0)), size)
+                return scan.read_snapshot_head(
+                    memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0)), size
+                )
             except DamageError as error:
                 error.file = path
                 error.advice = "Nothing was changed; `flintlog repair` shows what can be done"
                 raise
 
-    def _open_files(self, first: int) -> None:
-        self._capacity = lay.log_capacity(self._head_of(first).capacity)
-        self._last = self._open_file(self._firsts[-1])
-        self._drop_empty_files()
-        if self._is_superseded():
-            self._note(
-                "log-superseded",
-                f"the snapshot at {self.snapshot.index} is not of this log, which is put aside",
-                self._firsts[0],
-            )
-            self._put_log_aside()
+    def _take_range(self, found: LogRange) -> None:
+        """Make the files what they mean, and open the last one."""
+        self._readers.clear()
+        if found.superseded:
+            self._move_log_aside()
+        for gone in (*found.empty, *found.leftovers):
+            self._unlink(gone)
+        self._firsts = list(found.files)
+        if not self._firsts:
+            self._begin(self.snapshot.index + 1)
             return
-        self._drop_islands()
-        if self.snapshot.index + 1 < self._firsts[0]:
-            raise Finding(
-                Severity.CORRUPT,
-                "log-start",
-                f"the log begins at index {self._firsts[0]} and the snapshot ends at {self.snapshot.index}",
-                lay.index_path(self._firsts[0]),
-                None,
-                f"index {self.snapshot.index + 1} or lower",
-                f"index {self._firsts[0]}",
-            ).error(self._path)
-        self._set_last_term()
+        self._capacity = lay.log_capacity(self._head_of(self._firsts[0])[0])
+        self._last = self._open_file(self._firsts[-1])
+        try:
+            self._set_last_term()
+        except BaseException:
+            self._last.close()
+            raise
 
-    def _head_of(self, first: int) -> scan.Table:
+    def _count_in(self, first: int) -> int:
+        """How many entries a file holds; a file before the last must have the bytes for them."""
+        capacity, last_end = self._head_of(first)
+        if not last_end:
+            return len(self._table_of(first).ends)
+        least = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity + lay.TOKEN_HEADER_SIZE + last_end
+        if self._sizes[first] < least and first != self._firsts[-1]:
+            self._read_closed(first)
+        return capacity
+
+    def _term_in(self, first: int, index: int) -> int:
+        return int(self._read_closed(first)[1].term[index - first])
+
+    def _head_of(self, first: int) -> tuple[int, int]:
+        """The capacity of a file, and where the entry in its last slot ends."""
+        name = lay.index_path(first)
+        with self._disk.open(posixpath.join(self._path, name)) as file:
+            capacity = scan.read_capacity(file.pread(lay.TABLE_OFFSET, 0), first)
+            if isinstance(capacity, Damage):
+                raise capacity.finding(name).error(self._path)
+            at = lay.TABLE_OFFSET + lay.SLOT_SIZE * (capacity - 1)
+            return capacity, int.from_bytes(file.pread(lay.SLOT_SIZE, at), "little")
+
+    def _table_of(self, first: int) -> scan.Table:
         name = lay.index_path(first)
         with self._disk.open(posixpath.join(self._path, name)) as file:
             table = scan.read_table(file.view(copy=True), first)
         if isinstance(table, Damage):
-            raise finding_of(table, name).error(self._path)
+            raise table.finding(name).error(self._path)
         return table
 
     def _open_file(self, first: int) -> IndexFile:
         path = posixpath.join(self._path, lay.index_path(first))
         return IndexFile.open(self._disk, path, first, data_size_max=self._data_size_max)
-
-    def _drop_empty_files(self) -> None:
-        """An empty last file goes: its entries were rolled back, or it was made for entries that never came.
-
-        The original keeps it only behind a full file. Its own rollback empties the file durably and removes it
-        without a sync, so it can come back behind a file that was rolled back too: still nothing is missing.
-        """
-        while not self._last.count and len(self._firsts) > 1 and self._last.first > self.snapshot.index + 1:
-            before = self._open_file(self._firsts[-2])
-            if before.next < self._last.first:
-                self._note("empty-file", "an empty index file behind the end of the log", self._last.first)
-            self._last.close()
-            self._unlink(self._firsts.pop())
-            self._last = before
-
-    def _note(self, code: str, message: str, first: int) -> None:
-        self.findings.append(Finding(Severity.REPAIRABLE, code, message, lay.index_path(first)))
-
-    def _is_superseded(self) -> bool:
-        """Did this snapshot come from a peer whose history is not the log's?"""
-        index = self.snapshot.index
-        if index > self._last.next - 1:
-            return self._last.next - 1 >= self._firsts[0] or self._last.first != index + 1
-        if index < self._firsts[0]:
-            return False
-        return int(self._read(index)[1].term[index - self._file_of(index)]) != self.snapshot.term
-
-    def _drop_islands(self) -> None:
-        for at in range(len(self._firsts) - 1, 0, -1):
-            if self._firsts[at] <= self.snapshot.index + 1:
-                below = self._head_of(self._firsts[at - 1])
-                if below.first + len(below.ends) != self._firsts[at]:
-                    for gone in self._firsts[:at]:
-                        self._note("leftover", "left over from an unfinished removal", gone)
-                        self._unlink(gone)
-                    del self._firsts[:at]
-                return
 
     def _set_last_term(self) -> None:
         last = self.last
@@ -280,19 +254,10 @@ class FileLog:
         table = scan.read_table(view, base)
         damage: Damage | None
         if isinstance(table, Damage):
-            raise finding_of(table, name).error(self._path)
+            raise table.finding(name).error(self._path)
         entries, damage = scan.read_entries(view, table)
-        following = self._firsts[bisect_right(self._firsts, base)]
-        if damage is None and base + len(entries) != following:
-            damage = Damage(
-                "log-gap",
-                f"index {base + len(entries)} to {following - 1} are missing",
-                len(view),
-                f"index {following}",
-                "less",
-            )
         if damage is not None:
-            raise finding_of(damage, name).error(self._path)
+            raise damage.finding(name).error(self._path)
         return view, entries
 
     # Writing
@@ -393,11 +358,14 @@ class FileLog:
         return self.first <= index <= self.last and self.term_of(index) == term
 
     def _put_log_aside(self) -> None:
-        log = posixpath.join(self._path, lay.LOG_DIRECTORY)
         self._last.close()
         self._readers.clear()
-        self._disk.rename(log, self._stamps.predecessor(log))
+        self._move_log_aside()
         self._begin(self.snapshot.index + 1)
+
+    def _move_log_aside(self) -> None:
+        log = posixpath.join(self._path, lay.LOG_DIRECTORY)
+        self._disk.rename(log, self._stamps.predecessor(log))
 
     def prune(self) -> int:
         """Remove the files that the snapshot covers; returns how many.

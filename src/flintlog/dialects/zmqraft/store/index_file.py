@@ -13,7 +13,6 @@ from itertools import chain
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Ints, Table
@@ -70,7 +69,7 @@ class IndexFile:
             view = file.view(copy=True)
             table = scan.read_table(view, first)
             if isinstance(table, Damage):
-                raise finding_of(table, posixpath.basename(path)).error(posixpath.dirname(path))
+                raise table.finding(posixpath.basename(path)).error(posixpath.dirname(path))
             slots = np.frombuffer(view, "<u4", table.capacity, lay.TABLE_OFFSET).astype(np.int64)
             file.sync()
         except BaseException:
@@ -104,7 +103,7 @@ class IndexFile:
         entries, damage = scan.read_entries(view, table)
         if damage is not None:
             name = posixpath.basename(self._file.path)
-            raise finding_of(damage, name).error(posixpath.dirname(self._file.path))
+            raise damage.finding(name).error(posixpath.dirname(self._file.path))
         return view, entries
 
     # Writing
@@ -182,7 +181,8 @@ class IndexFile:
         slots = self._slots[: self.count].astype("<u4").tobytes()
         copy = disk.create_scratch(stamps.scratch(self._file.path))
         write_all(
-            copy, chain([lay.encode_index_head(self.count, self.first), slots], self._file.chunks(table_end, end))
+            copy,
+            chain([lay.encode_index_head(self.count, self.first), slots], self._file.chunks(table_end, end)),
         )
         disk.install(copy, self._file.path)
         self._file.close()
@@ -191,9 +191,3 @@ class IndexFile:
 
     def close(self) -> None:
         self._file.close()
-
-
-def finding_of(damage: Damage, file: str) -> Finding:
-    """A finding from what a scan saw."""
-    severity = Severity.UNSUPPORTED if damage.unsupported else Severity.CORRUPT
-    return Finding(severity, damage.code, damage.message, file, damage.offset, damage.expected, damage.found)

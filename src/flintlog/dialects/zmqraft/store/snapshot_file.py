@@ -6,62 +6,12 @@ The data comes as bytes, as a stream of unknown length, or in chunks at given of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.scan import SnapshotHead
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.disk import Disk, File
-from flintlog.errors import DamageError, RefusedError, UsageError
-
-HEAD_SIZE_MAX = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotHead:
-    """What a snapshot file says of itself."""
-
-    index: int
-    term: int
-    size: int
-    data_start: int
-
-
-def read_head(head: memoryview, file_size: int, name: str = lay.SNAPSHOT_FILE) -> SnapshotHead:
-    """The head of a snapshot file from its first bytes, checked against the size of the file."""
-
-    def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
-        return DamageError(message, code=code, file=name, offset=offset, expected=expected, found=found)
-
-    need = lay.SNAPSHOT_HEADER.size
-    if len(head) < need:
-        raise wrong(
-            "snapshot-short",
-            "the snapshot ends inside its header",
-            len(head),
-            f"{need} bytes",
-            f"{len(head)} bytes",
-        )
-    token, size, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(head)
-    if token != lay.SNAPSHOT_TOKEN or size not in lay.SNAPSHOT_SEGMENT_SIZES:
-        raise wrong("snapshot-token", "not a snapshot file", 0, lay.SNAPSHOT_TOKEN.hex(), bytes(token).hex())
-    if version != lay.VERSION:
-        raise wrong("snapshot-version", f"snapshot version {version} is not known", 8, "1", str(version))
-    if max(index, term, data_size) > lay.NUMBER_MAX:
-        raise wrong(
-            "snapshot-number", "index, term or size is above 2^53 - 1", 12, "at most 2^53 - 1", "more"
-        )
-    marker = lay.find_segment(head, lay.DATA_TOKEN, need)
-    if marker is None:
-        raise wrong("snapshot-marker", "the file ends before its data begins", len(head), "DATA", "nothing")
-    if file_size - marker[0] != data_size:
-        raise wrong(
-            "snapshot-size",
-            "the snapshot's data is not whole",
-            marker[0],
-            f"{data_size} bytes",
-            f"{file_size - marker[0]} bytes",
-        )
-    return SnapshotHead(index, term, data_size, marker[0])
+from flintlog.errors import RefusedError, UsageError
 
 
 class SnapshotFile:
