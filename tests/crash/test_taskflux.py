@@ -11,8 +11,9 @@ import pytest
 from tests.crash import taskflux_queues, taskflux_replica, taskflux_upkeep
 
 from flintlog import QueueStore
+from flintlog.core import keeper
 from flintlog.dialects.taskflux.store import engine, replica, segments
-from flintlog.dialects.taskflux.upkeep import convert, repair
+from flintlog.dialects.taskflux.upkeep import convert
 from flintlog.disk import disk
 from flintlog.testing import (
     Proof,
@@ -72,7 +73,7 @@ def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
         proofs = list(pool.map(_prove, reached.items()))
     record_property("proof", [len(proofs)])
     assert [proof.site for proof in proofs if proof.violation is None] == []
-    lines = sync_lines(disk, engine, replica, segments, convert, repair)
+    lines = sync_lines(disk, keeper, engine, replica, segments, convert)
     assert [line for line in lines if not any(line in site for site in reached)] == []
 
 

@@ -1,7 +1,19 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
-from flintlog.disk.disk import Buffer, Disk, File, write_all
+from flintlog.disk.disk import Buffer, Disk, File, Mode, write_all
 from flintlog.disk.failstop import FailStop
 from flintlog.disk.kernel import Kernel, LocalKernel, Stat
+from flintlog.disk.lock import take_lock
 
-__all__ = ["Buffer", "Disk", "FailStop", "File", "Kernel", "LocalKernel", "Stat", "write_all"]
+__all__ = [
+    "Buffer",
+    "Disk",
+    "FailStop",
+    "File",
+    "Kernel",
+    "LocalKernel",
+    "Mode",
+    "Stat",
+    "take_lock",
+    "write_all",
+]

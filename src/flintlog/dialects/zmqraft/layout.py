@@ -65,6 +65,7 @@ DATA_SIZE_MAX = 0x3FFFFFFF  # entry bytes in one file stay below this
 
 ENTRY_HEADER_SIZE = 20
 REQUEST_ID_SIZE = 12
+TERM_OFFSET = 13
 NO_REQUEST = bytes(REQUEST_ID_SIZE)
 STATE, CONFIG, CHECKPOINT = 0, 1, 2
 TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}

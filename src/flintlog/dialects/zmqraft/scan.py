@@ -115,6 +115,11 @@ class Entries:
     def __len__(self) -> int:
         return len(self.index)
 
+    def __getitem__(self, places: slice | NDArray[np.bool_]) -> Entries:
+        return Entries(
+            self.index[places], self.offset[places], self.length[places], self.term[places], self.type[places]
+        )
+
 
 def read_entries(
     view: memoryview, table: Table, begin: int = 0, end: int | None = None

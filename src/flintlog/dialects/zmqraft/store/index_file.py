@@ -184,7 +184,10 @@ class IndexFile:
             copy,
             chain([lay.encode_index_head(self.count, self.first), slots], self._file.chunks(table_end, end)),
         )
-        disk.install(copy, self._file.path)
+        copy.sync()
+        # The name becomes durable with that of the next file, which lies in the same directory.
+        disk.rename(copy.path, self._file.path)
+        copy.path = self._file.path
         self._file.close()
         self._file = copy
         self._data_start -= lay.SLOT_SIZE * (self.capacity - self.count)

@@ -21,8 +21,8 @@ from flintlog.dialects.zmqraft.store.file_log import FileLog
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import APPLIED_PROPERTIES, RAFT_PROPERTIES, StateFile
-from flintlog.disk import Disk, File
-from flintlog.errors import LockedError, RefusedError
+from flintlog.disk import Disk, take_lock
+from flintlog.errors import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RaftStore:
         self._path = self._disk.resolve(path)
         stamps = stamps or Stamps()
         self._disk.make_passing_directory(self._path)
-        self._lock_file = self._take_lock()
+        self._lock_file = take_lock(self._disk, self._path, "read", self._path)
         try:
             self.log = FileLog(
                 self._path, capacity=capacity, disk=self._disk, stamps=stamps, data_size_max=data_size_max
@@ -77,17 +77,6 @@ class RaftStore:
             raise
         self._lock = threading.RLock()
         self._group: GroupCommit[list[bytes]] = GroupCommit(self._flush)
-
-    def _take_lock(self) -> File:
-        file = self._disk.open(self._path)
-        if not file.lock():
-            file.close()
-            raise LockedError(
-                "another process has this directory open for writing",
-                file=self._path,
-                advice="Close it there first; reading verbs work meanwhile",
-            )
-        return file
 
     # Term, vote, applied
 
@@ -200,6 +189,12 @@ class RaftStore:
             self.log.install_snapshot(index, self.log.term_of(index), data)
             if prune:
                 self.log.prune()
+
+    def prune(self) -> int:
+        """Remove the index files that the snapshot covers; returns how many."""
+        with self._lock:
+            self._group.drain()
+            return self.log.prune()
 
     def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
         """Install a snapshot that another peer sent."""

@@ -56,6 +56,7 @@ RAFT_PROPERTIES = (
     Property("peersIndex", None, lambda value: value is None or is_number(value)),
 )
 APPLIED_PROPERTIES = (Property("lastApplied", 0, is_number),)
+PROPERTIES_OF = {lay.RAFT_STATE_FILE: RAFT_PROPERTIES, lay.APPLIED_STATE_FILE: APPLIED_PROPERTIES}
 
 
 @dataclass(frozen=True, slots=True)
