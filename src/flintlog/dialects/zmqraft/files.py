@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flintlog.core.keeper import KEPT_DIRECTORY
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.scan import SnapshotHead
 from flintlog.disk import Disk
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
@@ -57,7 +60,7 @@ def list_files(disk: Disk, path: str) -> Listing:
     history, scratch, foreign = [], [], []
     for name in disk.list(path):
         found = disk.stat(posixpath.join(path, name))
-        if found is None or name in (lay.LOG_DIRECTORY, "kept"):
+        if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
             continue
         if name in lay.NAMES:
             sizes[name] = found.size
@@ -105,3 +108,11 @@ def _foreign_in_log(disk: Disk, path: str, known: set[str], scratch: list[str]) 
         else:
             odd.append(name)
     return odd
+
+
+def read_snapshot_file(disk: Disk, path: str, name: str) -> SnapshotHead:
+    """The head of a snapshot file."""
+    with disk.open(posixpath.join(path, name)) as file:
+        size = file.size()
+        head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
+        return scan.read_snapshot_head(head, size, name)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flintlog.core.dialect import Progress, no_progress
-from flintlog.core.finding import Finding, Severity, gravest
+from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files
+from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_snapshot_file
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, Loaded, load
@@ -144,15 +144,7 @@ def _read_snapshot(found: Survey) -> None:
         severity = Severity.CORRUPT
         if substitute(found) is not None:
             severity = Severity.REPAIRABLE
-        found.findings.append(_finding(error, severity))
-
-
-def read_snapshot_file(disk: Disk, path: str, name: str) -> SnapshotHead:
-    """The head of a snapshot file."""
-    with disk.open(posixpath.join(path, name)) as file:
-        size = file.size()
-        head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
-        return scan.read_snapshot_head(head, size, name)
+        found.findings.append(damage_finding(error, severity))
 
 
 def substitute(found: Survey) -> str | None:
@@ -216,7 +208,7 @@ def _read_state(found: Survey, name: str) -> None:
         loaded = load(raw, PROPERTIES_OF[name], name)
     except DamageError as error:
         found.states[name] = None
-        found.findings.append(_finding(error, Severity.CORRUPT))
+        found.findings.append(damage_finding(error))
         return
     found.states[name] = loaded
     found.findings += loaded.findings
@@ -229,10 +221,8 @@ def _compare_states(found: Survey) -> None:
         message = f"term {raft.values['currentTerm']} is below the log's last term {found.last_term}"
         found.findings.append(Finding(Severity.NOTE, "term-behind", message, lay.RAFT_STATE_FILE))
     applied = found.states.get(lay.APPLIED_STATE_FILE)
-    if applied is not None and found.reads and applied.values["lastApplied"] > found.range.last:
+    files = found.range.files
+    ends = not files or found.reads[files[-1]].count is not None
+    if applied is not None and found.reads and ends and applied.values["lastApplied"] > found.range.last:
         message = f"index {applied.values['lastApplied']} was applied and the log ends at {found.range.last}"
         found.findings.append(Finding(Severity.NOTE, "applied-beyond", message, lay.APPLIED_STATE_FILE))
-
-
-def _finding(error: DamageError, severity: Severity) -> Finding:
-    return Finding(severity, error.code, error.message, error.file, error.offset, error.expected, error.found)

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding, Severity, damage_finding
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import list_files
+from flintlog.dialects.zmqraft.files import list_files, read_snapshot_file
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
@@ -28,6 +28,7 @@ from flintlog.disk import Disk, FailStop
 from flintlog.errors import DamageError, RefusedError, UsageError
 
 _READERS_MAX = 64
+_NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
 
 
 class FileLog:
@@ -56,16 +57,10 @@ class FileLog:
     # Opening
 
     def _open(self, capacity: int) -> None:
+        """Look first: a log that is damaged stays as it is."""
         disk = self._disk
-        disk.make_passing_directory(posixpath.join(self._path, lay.LOG_DIRECTORY))
         listing = list_files(disk, self._path)
-        # What a dead process left unsynced must not vanish under what is built on it.
-        for file in listing.index_files[-1:]:
-            disk.sync_ancestors(posixpath.join(self._path, file.name))
-        for name in listing.scratch:
-            if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
-                disk.unlink(posixpath.join(self._path, name))
-        self.snapshot = self._open_snapshot(lay.SNAPSHOT_FILE in listing.sizes)
+        self.snapshot = self._read_snapshot() if lay.SNAPSHOT_FILE in listing.sizes else _NO_SNAPSHOT
         self._capacity = capacity
         self._sizes = {file.first: file.size for file in listing.index_files}
         self._firsts = [file.first for file in listing.index_files]
@@ -74,29 +69,33 @@ class FileLog:
             if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
                 raise finding.error(self._path)
         self.findings.extend(found.findings)
+        if found.files:
+            self._readers[found.files[-1]] = self._read_closed(found.files[-1])
+        # What a dead process left unsynced must not vanish under what is built on it.
+        for file in listing.index_files[-1:]:
+            disk.sync_ancestors(posixpath.join(self._path, file.name))
+        for name in listing.scratch:
+            if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
+                disk.unlink(posixpath.join(self._path, name))
+        if lay.SNAPSHOT_FILE not in listing.sizes:
+            self._write_empty_snapshot()
         self._take_range(found)
 
-    def _open_snapshot(self, is_there: bool) -> SnapshotHead:
+    def _read_snapshot(self) -> SnapshotHead:
+        try:
+            return read_snapshot_file(self._disk, self._path, lay.SNAPSHOT_FILE)
+        except DamageError as error:
+            raise damage_finding(error).error(self._path) from None
+
+    def _write_empty_snapshot(self) -> None:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
-        if not is_there:
-            fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
-            fresh.file.sync()
-            self._disk.rename(fresh.file.path, path)  # when a crash takes the name away, it is made again
-            fresh.file.close()
-        with self._disk.open(path) as file:
-            size = file.size()
-            try:
-                return scan.read_snapshot_head(
-                    memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0)), size
-                )
-            except DamageError as error:
-                error.file = path
-                error.advice = "Nothing was changed; `flintlog repair` shows what can be done"
-                raise
+        fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
+        fresh.file.sync()
+        self._disk.rename(fresh.file.path, path)  # when a crash takes the name away, it is made again
+        fresh.file.close()
 
     def _take_range(self, found: LogRange) -> None:
         """Make the files what they mean, and open the last one."""
-        self._readers.clear()
         if found.superseded:
             self._move_log_aside()
         for gone in (*found.empty, *found.leftovers):
@@ -107,11 +106,7 @@ class FileLog:
             return
         self._capacity = lay.log_capacity(self._head_of(self._firsts[0])[0])
         self._last = self._open_file(self._firsts[-1])
-        try:
-            self._set_last_term()
-        except BaseException:
-            self._last.close()
-            raise
+        self._set_last_term()
 
     def _count_in(self, first: int) -> int:
         """How many entries a file holds; a file before the last must have the bytes for them."""
@@ -345,7 +340,7 @@ class FileLog:
             self._disk.link(path, self._stamps.predecessor(path))
             self._disk.install(snapshot.file, path)
             snapshot.file.close()
-            self.snapshot = self._open_snapshot(True)
+            self.snapshot = self._read_snapshot()
             trim_history(self._disk, path)
             if not agrees:
                 self._put_log_aside()

@@ -20,7 +20,13 @@ from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.store.file_log import FileLog
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile
 from flintlog.dialects.zmqraft.store.stamp import Stamps
-from flintlog.dialects.zmqraft.store.state_file import APPLIED_PROPERTIES, RAFT_PROPERTIES, StateFile
+from flintlog.dialects.zmqraft.store.state_file import (
+    APPLIED_PROPERTIES,
+    PROPERTIES_OF,
+    RAFT_PROPERTIES,
+    StateFile,
+    read_state,
+)
 from flintlog.disk import Disk, take_lock
 from flintlog.errors import RefusedError
 
@@ -54,29 +60,34 @@ class RaftStore:
         self._disk.make_passing_directory(self._path)
         self._lock_file = take_lock(self._disk, self._path, "read", self._path)
         try:
-            self.log = FileLog(
-                self._path, capacity=capacity, disk=self._disk, stamps=stamps, data_size_max=data_size_max
-            )
-            state: dict[str, Any] = {
-                "disk": self._disk,
-                "stamps": stamps,
-                "numbers_as_original": as_original,
-                "fill_sectors": not as_original,
-            }
-            self.raft = StateFile(
-                posixpath.join(self._path, lay.RAFT_STATE_FILE),
-                RAFT_PROPERTIES,
-                defaults={"peers": list(peers)},
-                **state,
-            )
-            self.applied = StateFile(
-                posixpath.join(self._path, lay.APPLIED_STATE_FILE), APPLIED_PROPERTIES, **state
-            )
+            self._open(stamps, capacity, list(peers), data_size_max, as_original)
         except BaseException:
             self._lock_file.close()
             raise
         self._lock = threading.RLock()
         self._group: GroupCommit[list[bytes]] = GroupCommit(self._flush)
+
+    def _open(
+        self, stamps: Stamps, capacity: int, peers: list[Any], data_size_max: int, as_original: bool
+    ) -> None:
+        for name, properties in PROPERTIES_OF.items():
+            path = posixpath.join(self._path, name)
+            if self._disk.stat(path) is not None:
+                with self._disk.open(path) as file:
+                    read_state(file, properties)  # before anything is changed
+        self.log = FileLog(
+            self._path, capacity=capacity, disk=self._disk, stamps=stamps, data_size_max=data_size_max
+        )
+        options: dict[str, Any] = {
+            "disk": self._disk,
+            "stamps": stamps,
+            "numbers_as_original": as_original,
+            "fill_sectors": not as_original,
+        }
+        path = posixpath.join(self._path, lay.RAFT_STATE_FILE)
+        self.raft = StateFile(path, RAFT_PROPERTIES, defaults={"peers": peers}, **options)
+        path = posixpath.join(self._path, lay.APPLIED_STATE_FILE)
+        self.applied = StateFile(path, APPLIED_PROPERTIES, **options)
 
     # Term, vote, applied
 

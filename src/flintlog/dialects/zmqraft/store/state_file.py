@@ -14,10 +14,10 @@ from typing import Any
 
 import msgpack
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding, Severity, damage_finding
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.store.stamp import Stamps
-from flintlog.disk import Disk, FailStop, write_all
+from flintlog.disk import Disk, FailStop, File, write_all
 from flintlog.errors import DamageError, UsageError
 
 SECTOR_SIZE = 512
@@ -107,6 +107,19 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
     return Loaded(values, at, tuple(findings))
 
 
+def read_state(file: File, properties: Iterable[Property]) -> Loaded:
+    """Read a state file where it stands; damage is an error that names it."""
+    directory, name = posixpath.split(file.path)
+    size = file.size()
+    try:
+        if size > STATE_SIZE_MAX:
+            expected, found = f"at most {STATE_SIZE_MAX} bytes", f"{size} bytes"
+            raise _damage(name, 0, "state-size", "too large for a state file", expected, found)
+        return load(file.pread(size, 0), properties, name)
+    except DamageError as error:
+        raise damage_finding(error).error(directory) from None
+
+
 def _problem(record: Any, known: Mapping[str, Property]) -> str | None:
     if record is None or isinstance(record, list):
         return None
@@ -173,23 +186,8 @@ class StateFile:
         self._size = loaded.end
 
     def _load(self) -> Loaded:
-        size = self._file.size()
-        if size > STATE_SIZE_MAX:
-            raise _damage(
-                self._path,
-                0,
-                "state-size",
-                "too large for a state file",
-                f"{STATE_SIZE_MAX} bytes",
-                f"{size} bytes",
-            )
-        try:
-            loaded = load(self._file.pread(size, 0), self._properties.values(), self._name)
-        except DamageError as error:
-            error.file = self._path
-            error.advice = "Nothing was changed; `flintlog repair` shows what can be done"
-            raise
-        if loaded.end < size:
+        loaded = read_state(self._file, self._properties.values())
+        if loaded.end < self._file.size():
             self._file.truncate(loaded.end)
         # What was read, and the name it was read under, must not vanish under what is built on it.
         self._file.sync()

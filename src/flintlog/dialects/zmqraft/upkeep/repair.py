@@ -254,7 +254,8 @@ def _renew_state(found: Survey, finding: Finding, draft: Draft) -> None:
     values = load(raw[: finding.offset], PROPERTIES_OF[name], name).values
     if name == lay.RAFT_STATE_FILE:
         # In the terms it knew of this peer may have voted; in the next it has not.
-        values |= {"currentTerm": max(values["currentTerm"], found.last_term or 0) + 1, "votedFor": None}
+        term = max(values["currentTerm"], found.last_term or 0) + 1
+        values |= {"currentTerm": min(term, lay.NUMBER_MAX), "votedFor": None}
         draft.lost.append(f"terms, votes and peers that {name} told behind byte {finding.offset}")
         reason = f"{finding.message}; becomes term {values['currentTerm']}, no vote"
     else:

@@ -26,13 +26,14 @@ def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
 def _inventory(found: Survey) -> Inventory:
     found.findings += _odd_files(found)
     log = found.range
+    ends = not log.files or found.reads[log.files[-1]].count is not None
     return Inventory(
         "zmqraft",
         None,
         found.path,
         tuple(_items(found)),
         (log.first,) if log.last >= log.first else None,
-        (log.last,) if log.last >= log.first or log.last else None,
+        (log.last,) if log.last and ends else None,
         tuple(found.findings),
         _facts(found),
     )
