@@ -177,30 +177,39 @@ class FileLog:
         """The term of an entry, or of the snapshot at its index."""
         if index == self.snapshot.index:
             return self.snapshot.term
-        self._check_range(index, index)
-        return int(self._read(index)[1].term[index - self._file_of(index)])
+        return int(self.piece(index, index)[1].term[0])
 
     def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
         """Entries in order."""
-        for raw in self.raw_entries(first, last):
-            yield lay.decode_entry(raw)
+        for view, entries in self.columns(first, last):
+            yield from decoded(view, entries)
 
     def raw_entries(self, first: int, last: int | None = None) -> Iterator[memoryview]:
         """The bytes of entries, not copied."""
+        for view, entries in self.columns(first, last):
+            stops = entries.offset + entries.length
+            yield from map(view.__getitem__, map(slice, entries.offset.tolist(), stops.tolist()))
+
+    def columns(self, first: int, last: int | None = None) -> Iterator[tuple[memoryview, Entries]]:
+        """Entries as columns, a piece for each file, with the bytes that the offsets count into.
+
+        Closed files are mapped and not copied: what `truncate` forgets must not be looked at any more.
+        """
         last = self.last if last is None else last
-        if last < first:
-            return
-        self._check_range(first, last)
         while first <= last:
-            base = self._file_of(first)
-            view, entries = self._read(first)
-            end = min(last - base + 1, len(entries))
-            places = slice(first - base, end)
-            for offset, length in zip(
-                entries.offset[places].tolist(), entries.length[places].tolist(), strict=True
-            ):
-                yield view[offset : offset + length]
-            first = base + end
+            view, entries = self.piece(first, last)
+            yield view, entries
+            first += len(entries)
+
+    def piece(self, first: int, last: int) -> tuple[memoryview, Entries]:
+        """The entries from `first` up to `last` or to the end of their file."""
+        self._check_range(first, last)
+        newest = self._last
+        base = self._file_of(first)
+        if base == newest.first:
+            return newest.read(self._disk, first - base, last - base + 1)
+        view, entries = self._read_file(base)
+        return view, entries[first - base : last - base + 1]
 
     def find_request(self, request_id: bytes) -> int | None:
         """The index of the newest entry with this request id. Reads files from the last backwards."""
@@ -227,15 +236,10 @@ class FileLog:
     def _file_of(self, index: int) -> int:
         return self._firsts[bisect_right(self._firsts, index) - 1]
 
-    def _read(self, index: int) -> tuple[memoryview, Entries]:
-        return self._read_file(self._file_of(index))
-
     def _read_file(self, base: int) -> tuple[memoryview, Entries]:
         if base == self._last.first:
-            cached = self._readers.get(base)
-            if cached is None or len(cached[1]) != self._last.count:
-                self._readers[base] = self._last.read()
-        elif base not in self._readers:
+            return self._last.read(self._disk)
+        if base not in self._readers:
             self._readers[base] = self._read_closed(base)
         self._readers.move_to_end(base)
         while len(self._readers) > _READERS_MAX:
@@ -257,17 +261,17 @@ class FileLog:
 
     # Writing
 
-    def append(self, entries: Sequence[bytes]) -> int:
+    def append(self, entries: Sequence[bytes] | Batch) -> int:
         """Append encoded entries; committed and durable on return. Returns the last index."""
+        entries = entries if isinstance(entries, Batch) else batch.of_encoded(entries)
         with self._failstop.guard():
             done = 0
             while done < len(entries):
-                taken = self._last.append(entries[done:])
-                done += taken
+                done += self._last.append(entries, done)
                 if done < len(entries):
-                    self._next_file(len(entries[done]))
-            if entries:
-                self.last_term = int.from_bytes(entries[-1][13:20], "little")
+                    self._next_file(entries.start_of(done + 1) - entries.start_of(done))
+            if len(entries):
+                self.last_term = entries.last_term
         return self.last
 
     def _next_file(self, size: int) -> None:

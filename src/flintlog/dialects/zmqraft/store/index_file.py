@@ -8,13 +8,14 @@ its own when it is whole, so a file with a broken head is damage, never a crash.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.batch import Batch
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Ints, Table
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.disk import Disk, File, write_all
@@ -96,40 +97,42 @@ class IndexFile:
         """Is there a slot and room for one more entry of this size?"""
         return not self.is_full and self.data_size + size < self._data_size_max
 
-    def read(self) -> tuple[memoryview, Entries]:
-        """All entries with the bytes they stand in."""
-        view = self._file.view(copy=True)
-        table = Table(self.first, self.capacity, self._data_start, self._slots[: self.count], False)
-        entries, damage = scan.read_entries(view, table)
+    def read(self, disk: Disk, begin: int = 0, end: int | None = None) -> tuple[memoryview, Entries]:
+        """The entries in the slots from `begin` to `end`, and their bytes, which the offsets count into.
+
+        Reads by name, because the file that is written may be closed meanwhile.
+        """
+        end = self.count if end is None else end
+        start = int(self._slots[begin - 1]) if begin else 0
+        stop = int(self._slots[end - 1]) if end else 0
+        with disk.open(self._file.path) as file:
+            view = memoryview(file.pread(stop - start, self._data_start + start))
+        table = Table(self.first, self.capacity, -start, self._slots[:end], False)
+        entries, damage = scan.read_entries(view, table, begin)
         if damage is not None:
             name = posixpath.basename(self._file.path)
-            raise damage.finding(name).error(posixpath.dirname(self._file.path))
+            moved = replace(damage, offset=damage.offset + self._data_start + start)
+            raise moved.finding(name).error(posixpath.dirname(self._file.path))
         return view, entries
 
     # Writing
 
-    def append(self, entries: Sequence[bytes]) -> int:
-        """Write as many entries as fit; they are committed and durable on return. Returns how many."""
-        taken, ends = self._fitting(entries)
+    def append(self, entries: Batch, begin: int = 0) -> int:
+        """Write as many entries from `begin` on as fit; committed and durable on return. Returns how many."""
+        start = entries.start_of(begin)
+        ends = entries.ends[begin:] + (self.data_size - start)
+        room = int(np.searchsorted(ends, self._data_size_max, side="left"))
+        taken = min(len(ends), self.capacity - self.count, room)
         if not taken:
             return 0
-        begin = self.data_size
-        self._file.pwrite(b"".join(entries[:taken]), self._data_start + begin)
+        stop = entries.start_of(begin + taken)
+        self._file.pwrite(memoryview(entries.data)[start:stop], self._data_start + self.data_size)
         self._file.sync()  # a slot must never stand before its entry
         self._clear_dirty(self.count + taken)
-        self._write_slots(self.count, ends)
+        self._write_slots(self.count, ends[:taken])
         self._file.sync()
         self.count += taken
         return taken
-
-    def _fitting(self, entries: Sequence[bytes]) -> tuple[int, Ints]:
-        lengths = np.fromiter(map(len, entries), np.int64, count=len(entries))
-        if len(lengths) and int(lengths.min()) < lay.ENTRY_HEADER_SIZE:
-            raise UsageError(f"an entry has at least {lay.ENTRY_HEADER_SIZE} bytes")
-        ends = np.cumsum(lengths) + self.data_size
-        room = int(np.searchsorted(ends, self._data_size_max, side="left"))
-        taken = min(len(entries), self.capacity - self.count, room)
-        return taken, ends[:taken]
 
     def _clear_dirty(self, slot: int) -> None:
         """Zero the slots of an earlier life that follow the new ones, up to the first free one."""
