@@ -1,8 +1,8 @@
-"""Columns to entries: what one append writes, without Python per entry where there are many."""
+"""Columns to entries and back: what one append writes, without Python per entry where there are many."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.dialects.zmqraft.scan import Entries, Ints
 from flintlog.errors import UsageError
 
-Ints = NDArray[np.int64]
-
 _COLUMNS_MIN = 8  # fewer entries are encoded faster one by one
+_DECODE_ENTRIES = 1024  # at a time: their bytes are copied once and then cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +109,15 @@ def join(batches: Sequence[Batch]) -> Batch:
     begins = np.cumsum([0, *(len(batch.data) for batch in batches[:-1])])
     ends = np.concatenate([batch.ends + begin for batch, begin in zip(batches, begins, strict=True)])
     return Batch(b"".join(batch.data for batch in batches), ends, batches[-1].last_term)
+
+
+def decode(view: memoryview, entries: Entries) -> Iterator[Entry]:
+    """Entries one by one from their columns and the bytes they stand in."""
+    for begin in range(0, len(entries), _DECODE_ENTRIES):
+        some = entries[begin : begin + _DECODE_ENTRIES]
+        low, high = int(some.offset[0]), int(some.offset[-1] + some.length[-1])
+        cut = bytes(view[low:high]).__getitem__
+        start = some.offset - low
+        data = map(cut, map(slice, (start + lay.ENTRY_HEADER_SIZE).tolist(), (start + some.length).tolist()))
+        request_id = map(cut, map(slice, start.tolist(), (start + lay.REQUEST_ID_SIZE).tolist()))
+        yield from map(Entry, some.term.tolist(), data, some.type.tolist(), request_id)

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.dialects.zmqraft import batch, scan
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.batch import Batch
 from flintlog.dialects.zmqraft.files import list_files, read_snapshot_file
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
@@ -182,7 +183,7 @@ class FileLog:
     def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
         """Entries in order."""
         for view, entries in self.columns(first, last):
-            yield from decoded(view, entries)
+            yield from batch.decode(view, entries)
 
     def raw_entries(self, first: int, last: int | None = None) -> Iterator[memoryview]:
         """The bytes of entries, not copied."""
@@ -264,28 +265,33 @@ class FileLog:
     def append(self, entries: Sequence[bytes] | Batch) -> int:
         """Append encoded entries; committed and durable on return. Returns the last index."""
         entries = entries if isinstance(entries, Batch) else batch.of_encoded(entries)
+        self.check_sizes(entries)
         with self._failstop.guard():
             done = 0
             while done < len(entries):
                 done += self._last.append(entries, done)
                 if done < len(entries):
-                    self._next_file(entries.start_of(done + 1) - entries.start_of(done))
+                    self._next_file()
             if len(entries):
                 self.last_term = entries.last_term
         return self.last
 
-    def _next_file(self, size: int) -> None:
-        if size >= self._data_size_max:
-            raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
+    def check_sizes(self, entries: Batch) -> None:
+        """Refuse an entry that no file could hold, before anything is written."""
+        if len(entries.data) >= self._data_size_max:
+            size = int(np.diff(entries.ends, prepend=0).max())
+            if size >= self._data_size_max:
+                raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
+
+    def _next_file(self) -> None:
         if not self._last.is_full:
-            self._readers.pop(self._last.first, None)
             self._last.close_early(self._disk, self._stamps)
         first = self._last.next
         lay.check_number("index", first)
         fresh = self._create_file(first, lay.file_capacity(self._capacity, first))
-        self._last.close()
+        full, self._last = self._last, fresh
         self._firsts.append(first)
-        self._last = fresh
+        full.close()
 
     def truncate(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on; durable on return."""
@@ -295,11 +301,12 @@ class FileLog:
                 file=self._path,
             )
         with self._failstop.guard():
-            while self._last.first >= first_gone and len(self._firsts) > 1:
-                gone = self._firsts.pop()
-                self._readers.pop(gone, None)
+            if self._last.first >= first_gone and len(self._firsts) > 1:
                 self._last.close()
-                self._unlink(gone)
+                while self._firsts[-1] >= first_gone and len(self._firsts) > 1:
+                    gone = self._firsts.pop()
+                    self._readers.pop(gone, None)
+                    self._unlink(gone)  # from the last one down, so that a crash leaves no gap
                 self._last = self._open_file(self._firsts[-1])
             self._readers.pop(self._last.first, None)
             self._last.truncate(min(first_gone - self._last.first, self._last.count))
