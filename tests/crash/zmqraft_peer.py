@@ -181,7 +181,7 @@ class Driver:
             received = self.store.receive_snapshot(index, term, len(data))
             received.write(data[4:], 4)
             received.write(data[:4], 0)
-            self.store.install(received)
+            self.store.install_received(received)
 
         self.noted([Install(index, term, data)], act)
 
@@ -258,6 +258,14 @@ def terms_and_votes(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def state_rolls(disk: Disk, history: History[Step]) -> None:
+    driver = Driver(disk, history)
+    driver.remember(1, "a name that fills more than a sector" * 20)
+    driver.remember(2, "me")
+    driver.remember(3, "and another one" * 50)
+    driver.close()
+
+
 def compaction(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(11)))
@@ -322,6 +330,7 @@ SUITE = Suite(
             overwrite_dirty_slots,
             append_before_dirty_slots,
             terms_and_votes,
+            state_rolls,
             compaction,
             install_ahead,
             install_in_conflict,

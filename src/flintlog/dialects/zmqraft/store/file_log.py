@@ -43,6 +43,7 @@ class FileLog:
         disk: Disk | None = None,
         stamps: Stamps | None = None,
         data_size_max: int = lay.DATA_SIZE_MAX,
+        failstop: FailStop | None = None,
     ) -> None:
         if capacity & (capacity - 1) or not 1 <= capacity <= lay.CAPACITY_MAX:
             raise UsageError(f"capacity {capacity} is not a power of two from 1 to {lay.CAPACITY_MAX}")
@@ -50,7 +51,7 @@ class FileLog:
         self._path = self._disk.resolve(path)
         self._stamps = stamps or Stamps()
         self._data_size_max = data_size_max
-        self._failstop = FailStop(self._path)
+        self._failstop = failstop or FailStop(self._path)
         self._readers: OrderedDict[int, tuple[memoryview, Entries]] = OrderedDict()
         self.findings: list[Finding] = []
         self._open(capacity)
@@ -320,7 +321,7 @@ class FileLog:
     # Snapshots
 
     def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
-        """A snapshot to write to, in any order of chunks; `install` it when it is whole."""
+        """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         with self._failstop.guard():
             return SnapshotFile(self._disk, path, index, term, size, self._stamps)
@@ -331,9 +332,9 @@ class FileLog:
         snapshot = self.begin_snapshot(index, term, size)
         with self._failstop.guard():
             write_all_data(snapshot, data)
-        self.install(snapshot)
+        self.install_received(snapshot)
 
-    def install(self, snapshot: SnapshotFile) -> None:
+    def install_received(self, snapshot: SnapshotFile) -> None:
         """Put a written snapshot in the place of the old one.
 
         The log stays where it agrees with it, and is put aside where it does not. One rename decides: before

@@ -31,7 +31,7 @@ from flintlog.dialects.zmqraft.store.state_file import (
     StateFile,
     read_state,
 )
-from flintlog.disk import Disk, take_lock
+from flintlog.disk import Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -83,12 +83,19 @@ class RaftStore:
             if self._disk.stat(path) is not None:
                 with self._disk.open(path) as file:
                     read_state(file, properties)  # before anything is changed
+        failstop = FailStop(self._path)  # one for all: after a failed vote no entry is taken, and so on
         self.log = FileLog(
-            self._path, capacity=capacity, disk=self._disk, stamps=stamps, data_size_max=data_size_max
+            self._path,
+            capacity=capacity,
+            disk=self._disk,
+            stamps=stamps,
+            data_size_max=data_size_max,
+            failstop=failstop,
         )
         options: dict[str, Any] = {
             "disk": self._disk,
             "stamps": stamps,
+            "failstop": failstop,
             "numbers_as_original": as_original,
             "fill_sectors": not as_original,
         }
@@ -261,13 +268,13 @@ class RaftStore:
             self.log.install_snapshot(index, term, data)
 
     def receive_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
-        """A snapshot that comes in chunks at given offsets; give it to `install` when it is whole."""
+        """A snapshot that comes in chunks at given offsets; give it to `install_received` when it is whole."""
         return self.log.begin_snapshot(index, term, size)
 
-    def install(self, snapshot: SnapshotFile) -> None:
+    def install_received(self, snapshot: SnapshotFile) -> None:
         """Install a snapshot that was received in chunks."""
         with self._quiet():
-            self.log.install(snapshot)
+            self.log.install_received(snapshot)
 
     def read_snapshot(self) -> Iterator[bytes]:
         """The data of the snapshot as a stream."""

@@ -166,6 +166,7 @@ class StateFile:
         stamps: Stamps | None = None,
         numbers_as_original: bool = False,
         fill_sectors: bool = True,
+        failstop: FailStop | None = None,
     ) -> None:
         self._disk = disk or Disk()
         self._path = self._disk.resolve(path)
@@ -174,7 +175,7 @@ class StateFile:
         self._properties = {prop.name: prop for prop in properties}
         self._as_original = numbers_as_original
         self._fill = fill_sectors
-        self._failstop = FailStop(self._path)
+        self._failstop = failstop or FailStop(self._path)
         self._file = self._disk.open(self._path, "create")
         try:
             loaded = self._load()
@@ -236,8 +237,8 @@ class StateFile:
             self._disk.install(file, self._path)
             self._file.close()
             self._file = file
-        self._size = len(content)
-        trim_history(self._disk, self._path)
+            self._size = len(content)
+            trim_history(self._disk, self._path)
 
     def _check(self, name: str, value: Any) -> bool:
         prop = self._properties.get(name)
