@@ -48,8 +48,12 @@ class Table:
     dirty: bool  # slots behind the first free one that are not zero
 
 
-def read_capacity(head: bytes | memoryview, first: int) -> int | Damage:
-    """The capacity of the file that should begin at `first`, from its header."""
+def read_capacity(head: bytes | memoryview, first: int, *, newest: bool = False) -> int | Damage:
+    """The capacity of the file that should begin at `first`, from its header.
+
+    In the newest file a crash may stand between the two fields that closing it early changes; then the size,
+    which is written first, counts. `read_table` makes sure that this is what happened.
+    """
     if len(head) < lay.TABLE_OFFSET:
         return _short(len(head), lay.TABLE_OFFSET, "header")
     token, size, version, capacity, index = lay.INDEX_HEADER.unpack_from(head)
@@ -58,22 +62,45 @@ def read_capacity(head: bytes | memoryview, first: int) -> int | Damage:
     if version != lay.VERSION:
         message = f"index file version {version} is not known"
         return Damage("index-version", message, 8, "1", str(version), unsupported=True)
+    if newest and size % lay.SLOT_SIZE == 0 and 16 < size < 16 + lay.SLOT_SIZE * (capacity - 1):
+        capacity = (size - 16) // lay.SLOT_SIZE
     if size != 16 + lay.SLOT_SIZE * capacity or not 0 < capacity <= lay.CAPACITY_FILE_MAX:
-        return Damage("index-capacity", "size and capacity disagree", 4, str(16 + 4 * capacity), str(size))
+        return _disagree(head)
     if index != first:
         message = "the file's name and its first index disagree"
         return Damage("index-first", message, 16, str(first), str(index))
     return int(capacity)
 
 
-def read_table(view: memoryview, first: int) -> Table | Damage:
+def _disagree(head: bytes | memoryview) -> Damage:
+    _, size, _, capacity, _ = lay.INDEX_HEADER.unpack_from(head)
+    return Damage("index-capacity", "size and capacity disagree", 4, str(16 + 4 * capacity), str(size))
+
+
+def is_closing(view: memoryview, capacity: int) -> bool:
+    """Does the header still have the capacity from before the file was closed early?"""
+    return bool(capacity != lay.INDEX_HEADER.unpack_from(view)[3])
+
+
+def _is_closed_at(view: memoryview, capacity: int) -> bool:
+    """Do the slots behind `capacity` make one segment that reaches to the end of the old table?"""
+    left = lay.INDEX_HEADER.unpack_from(view)[3] - capacity
+    at = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
+    length = lay.SLOT_SIZE * left - lay.TOKEN_HEADER_SIZE
+    is_full = view[at - lay.SLOT_SIZE : at] != bytes(lay.SLOT_SIZE)
+    return is_full and view[at : at + 8] == bytes(4) + length.to_bytes(4, "little")
+
+
+def read_table(view: memoryview, first: int, *, newest: bool = True) -> Table | Damage:
     """The head of the file that should begin at `first`."""
-    capacity = read_capacity(view, first)
+    capacity = read_capacity(view, first, newest=newest)
     if isinstance(capacity, Damage):
         return capacity
     table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
     if len(view) < table_end:
         return _short(len(view), table_end, "offset table")
+    if is_closing(view, capacity) and not _is_closed_at(view, capacity):
+        return _disagree(view)
     slots = np.frombuffer(view, "<u4", capacity, lay.TABLE_OFFSET).astype(np.int64)
     free = np.flatnonzero(slots == 0)
     count = int(free[0]) if len(free) else capacity

@@ -95,16 +95,22 @@ def _read_index_files(found: Survey, read_all: bool, progress: Progress) -> None
     total = sum(file.size for file in files)
     done = 0
     for at, file in enumerate(files):
-        view = found.view(file.name, newest=at + 1 == len(files))
-        found.reads[file.first] = _read_index_file(found, file, view, read_all)
+        newest = at + 1 == len(files)
+        view = found.view(file.name, newest=newest)
+        found.reads[file.first] = _read_index_file(found, file, view, read_all, newest)
         done += file.size
         progress(done, total)
 
 
-def _read_index_file(found: Survey, file: IndexName, view: memoryview, read_all: bool) -> IndexRead:
-    table = scan.read_table(view, file.first)
+def _read_index_file(
+    found: Survey, file: IndexName, view: memoryview, read_all: bool, newest: bool
+) -> IndexRead:
+    table = scan.read_table(view, file.first, newest=newest)
     if isinstance(table, Damage):
         return IndexRead(file, None, table)
+    if scan.is_closing(view, table.capacity):
+        message = "the file was being closed early; opening finishes it"
+        found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
     end = table.data_start + (int(table.ends[-1]) if len(table.ends) else 0)
     if not read_all and end <= len(view):
         return IndexRead(file, table, None)

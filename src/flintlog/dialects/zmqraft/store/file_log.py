@@ -22,7 +22,7 @@ from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
 from flintlog.dialects.zmqraft.store.index_file import IndexFile
-from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream, write_all_data
+from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import trim_history
 from flintlog.disk import Disk, FailStop
@@ -127,7 +127,8 @@ class FileLog:
         """The capacity of a file, and where the entry in its last slot ends."""
         name = lay.index_path(first)
         with self._disk.open(posixpath.join(self._path, name)) as file:
-            capacity = scan.read_capacity(file.pread(lay.TABLE_OFFSET, 0), first)
+            head = file.pread(lay.TABLE_OFFSET, 0)
+            capacity = scan.read_capacity(head, first, newest=first == self._firsts[-1])
             if isinstance(capacity, Damage):
                 raise capacity.finding(name).error(self._path)
             at = lay.TABLE_OFFSET + lay.SLOT_SIZE * (capacity - 1)
@@ -288,7 +289,6 @@ class FileLog:
         if not self._last.is_full:
             self._last.close_early(self._disk, self._stamps)
         first = self._last.next
-        lay.check_number("index", first)
         fresh = self._create_file(first, lay.file_capacity(self._capacity, first))
         full, self._last = self._last, fresh
         self._firsts.append(first)
@@ -324,14 +324,18 @@ class FileLog:
         """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         with self._failstop.guard():
-            return SnapshotFile(self._disk, path, index, term, size, self._stamps)
+            return SnapshotFile(self._disk, path, index, term, size, self._stamps, failstop=self._failstop)
 
     def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
         """Write a snapshot from bytes or from a stream, and install it."""
         size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
         snapshot = self.begin_snapshot(index, term, size)
-        with self._failstop.guard():
-            write_all_data(snapshot, data)
+        try:
+            for chunk in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
+                snapshot.write(chunk)
+        except BaseException:
+            snapshot.abandon()
+            raise
         self.install_received(snapshot)
 
     def install_received(self, snapshot: SnapshotFile) -> None:
@@ -347,8 +351,8 @@ class FileLog:
             )
         agrees = self._agrees(snapshot.index, snapshot.term)
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        snapshot.finish()
         with self._failstop.guard():
-            snapshot.finish()
             self._disk.link(path, self._stamps.predecessor(path))
             self._disk.install(snapshot.file, path)
             snapshot.file.close()

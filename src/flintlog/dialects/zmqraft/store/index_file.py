@@ -72,6 +72,8 @@ class IndexFile:
             if isinstance(table, Damage):
                 raise table.finding(posixpath.basename(path)).error(posixpath.dirname(path))
             slots = np.frombuffer(view, "<u4", table.capacity, lay.TABLE_OFFSET).astype(np.int64)
+            if scan.is_closing(view, table.capacity):
+                _write_capacity(file, table.capacity, first)
             file.sync()
         except BaseException:
             file.close()
@@ -161,8 +163,9 @@ class IndexFile:
         """Give up the slots that are left, because the bytes ran out: the file is full from now on.
 
         The slots left over become one segment that nobody knows, which readers skip. Its length goes to the
-        second of them, where it is a slot behind a free one; then size and capacity shrink in one write inside
-        a sector. A single slot is too small for a segment: then the file is written anew without it.
+        second of them, where it is a slot behind a free one; then size and capacity shrink, and opening finishes
+        that when only the size did. A single slot is too small for a segment: then the file is written anew
+        without it.
         """
         left = self.capacity - self.count
         if left == 1:
@@ -172,7 +175,7 @@ class IndexFile:
             if int(self._slots[self.count + 1]) != length:
                 self._write_slots(self.count + 1, np.array([length], np.int64))
                 self._file.sync()  # behind the smaller table a wrong length would hide the entries
-            self._file.pwrite(lay.encode_index_head(self.count, self.first)[4:16], 4)
+            _write_capacity(self._file, self.count, self.first)
             self._file.sync()
         self.capacity = self.count
         self._slots = self._slots[: self.count]
@@ -197,3 +200,7 @@ class IndexFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _write_capacity(file: File, capacity: int, first: int) -> None:
+    file.pwrite(lay.encode_index_head(capacity, first)[4:16], 4)

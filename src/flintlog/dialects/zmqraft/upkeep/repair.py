@@ -29,6 +29,7 @@ from flintlog.disk import Disk
 _RESTORE = "restore a backup, or let another peer send its snapshot"
 _HEALED_BY_OPENING = {
     "torn-state": ("cut", True),
+    "unfinished-close": ("rewrite", True),
     "empty-file": ("remove", True),
     "leftover": ("remove", True),
     "log-superseded": ("move aside", False),
