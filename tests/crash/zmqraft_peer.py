@@ -223,6 +223,17 @@ def truncate_and_overwrite(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def truncate_over_directories(disk: Disk, history: History[Step]) -> None:
+    """Rolled back over the border between two directories of the tree."""
+    border = 1 << 20
+    driver = Driver(disk, history)
+    driver.install(border - 9, 1, b"state before the border")
+    driver.append(1, *(b"entry %d" % number for number in range(11)))
+    driver.truncate(border - 3)
+    driver.append(2, b"another", b"history")
+    driver.close()
+
+
 def overwrite_dirty_slots(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history, capacity=16)
     driver.append(1, *(b"entry %d" % number for number in range(9)))
@@ -326,6 +337,7 @@ SUITE = Suite(
             append_over_files,
             large_batch,
             truncate_and_overwrite,
+            truncate_over_directories,
             overwrite_dirty_slots,
             append_before_dirty_slots,
             terms_and_votes,

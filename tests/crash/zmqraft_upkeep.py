@@ -36,6 +36,15 @@ def damaged(disk: Disk, history: History[str]) -> None:
     _poke(disk, index_path(4), 24 + 4, b"\xff\xff\xff\x00")
 
 
+def damaged_before_another_directory(disk: Disk, history: History[str]) -> None:
+    """The files behind the damage lie in the next directory of the tree."""
+    first = (1 << 20) - 8
+    with opened(disk) as store:
+        store.install_snapshot(first - 1, 1, b"state")
+        store.append([Entry(1, data) for data in DATAS])
+    _poke(disk, index_path(first + 4), 24, b"\xff\xff\xff\x00")
+
+
 def damaged_everywhere(disk: Disk, history: History[str]) -> None:
     damaged(disk, history)
     _poke(disk, "snap", 0, b"not a snapshot")
@@ -89,7 +98,7 @@ class RepairOracle:
         datas: tuple[bytes, ...] = ()
         if verdict != "corrupt":
             with opened(disk) as store:
-                datas = tuple(entry.data for entry in store.entries(1))
+                datas = tuple(entry.data for entry in store.entries(store.first_index))
         return verdict, datas, _kept(disk)
 
     def check(self, observed: Observed, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
@@ -133,6 +142,7 @@ REPAIR = Suite(
     RepairOracle(),
     (
         Scenario("repair-an-entry", repair, prepare=damaged, atomic_bytes=4),
+        Scenario("repair-over-directories", repair, prepare=damaged_before_another_directory, atomic_bytes=4),
         Scenario("repair-all-files-of-a-peer", repair, prepare=damaged_everywhere, atomic_bytes=4),
     ),
 )

@@ -77,29 +77,35 @@ def list_files(disk: Disk, path: str) -> Listing:
 
 def index_files(disk: Disk, path: str) -> Iterator[IndexName]:
     """The index files, wherever their directories and names are those of one."""
-    for name in _walk(disk, path, lay.LOG_DIRECTORY, 0):
+    for name in _names_in_log(disk, path):
         first = lay.parse_index_path(name)
         found = disk.stat(posixpath.join(path, name))
         if first is not None and first <= lay.NUMBER_MAX and found is not None and not found.is_directory:
             yield IndexName(name, first, found.size)
 
 
-def _walk(disk: Disk, path: str, directory: str, level: int) -> Iterator[str]:
-    for name in (
-        disk.list(posixpath.join(path, directory))
-        if disk.is_directory(posixpath.join(path, directory))
-        else []
-    ):
-        inside = f"{directory}/{name}"
-        if level == len(_LEVELS):
-            yield inside
-        elif _LEVELS[level].fullmatch(name) and disk.is_directory(posixpath.join(path, inside)):
-            yield from _walk(disk, path, inside, level + 1)
+def leaf_directories(disk: Disk, path: str) -> list[str]:
+    """The directories of the log's tree that hold index files, or held some; in the order of their indexes."""
+    found = [lay.LOG_DIRECTORY]
+    for level in _LEVELS:
+        found = [
+            f"{directory}/{name}"
+            for directory in found
+            for name in disk.list(posixpath.join(path, directory))
+            if level.fullmatch(name) and disk.is_directory(posixpath.join(path, directory, name))
+        ]
+    return found
+
+
+def _names_in_log(disk: Disk, path: str) -> Iterator[str]:
+    for directory in leaf_directories(disk, path):
+        for name in disk.list(posixpath.join(path, directory)):
+            yield f"{directory}/{name}"
 
 
 def _foreign_in_log(disk: Disk, path: str, known: set[str], scratch: list[str]) -> list[str]:
     odd = []
-    for name in _walk(disk, path, lay.LOG_DIRECTORY, 0):
+    for name in _names_in_log(disk, path):
         if name in known:
             continue
         stem = name.partition(".tmp-")[0]

@@ -17,7 +17,7 @@ from flintlog.core.finding import Finding, Severity, damage_finding
 from flintlog.dialects.zmqraft import batch, scan
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
-from flintlog.dialects.zmqraft.files import list_files, read_snapshot_file
+from flintlog.dialects.zmqraft.files import Listing, leaf_directories, list_files, read_snapshot_file
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
@@ -72,16 +72,24 @@ class FileLog:
                 raise finding.error(self._path)
         self.findings.extend(found.findings)
         if found.files:
-            self._readers[found.files[-1]] = self._read_closed(found.files[-1])
-        # What a dead process left unsynced must not vanish under what is built on it.
-        for file in listing.index_files[-1:]:
-            disk.sync_ancestors(posixpath.join(self._path, file.name))
+            self._read_closed(found.files[-1])  # every entry that a crash can have touched
+        self._sync_tail(listing)
         for name in listing.scratch:
             if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
                 disk.unlink(posixpath.join(self._path, name))
         if lay.SNAPSHOT_FILE not in listing.sizes:
             self._write_empty_snapshot()
         self._take_range(found)
+
+    def _sync_tail(self, listing: Listing) -> None:
+        """What a dead process made or removed must not change again under what is built on it."""
+        newest = ""
+        for file in listing.index_files[-1:]:
+            newest = posixpath.dirname(file.name)
+            self._disk.sync_ancestors(posixpath.join(self._path, file.name))
+        for directory in leaf_directories(self._disk, self._path):
+            if directory > newest:
+                self._disk.sync_directory(posixpath.join(self._path, directory))
 
     def _read_snapshot(self) -> SnapshotHead:
         try:
@@ -153,10 +161,14 @@ class FileLog:
     def _begin(self, first: int) -> None:
         """The first file of a log."""
         capacity = lay.file_capacity(self._capacity, first)
+        self._make_directory(first)
         self._last = self._create_file(first, capacity)
         self._firsts = [first]
         self._capacity = lay.log_capacity(capacity)
         self.last_term = self.snapshot.term
+
+    def _make_directory(self, first: int) -> None:
+        self._disk.make_directory(posixpath.join(self._path, posixpath.dirname(lay.index_path(first))))
 
     def _create_file(self, first: int, capacity: int) -> IndexFile:
         path = posixpath.join(self._path, lay.index_path(first))
@@ -289,6 +301,8 @@ class FileLog:
         if not self._last.is_full:
             self._last.close_early(self._disk, self._stamps)
         first = self._last.next
+        if posixpath.dirname(lay.index_path(first)) != posixpath.dirname(lay.index_path(self._last.first)):
+            self._make_directory(first)
         fresh = self._create_file(first, lay.file_capacity(self._capacity, first))
         full, self._last = self._last, fresh
         self._firsts.append(first)

@@ -47,11 +47,10 @@ class IndexFile:
         *,
         data_size_max: int = lay.DATA_SIZE_MAX,
     ) -> IndexFile:
-        """Make a file for `capacity` entries from `first` on; whole and durable on return, with its directories."""
+        """Make a file for `capacity` entries from `first` on, in a durable directory; whole and durable on return."""
         if not 0 < capacity <= lay.CAPACITY_FILE_MAX:
             raise UsageError(f"capacity {capacity} is outside 1..{lay.CAPACITY_FILE_MAX}")
         lay.check_number("index", first)
-        disk.make_directory(posixpath.dirname(path))
         file = disk.create_scratch(stamps.scratch(path))
         meta = stamps.meta()
         table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
