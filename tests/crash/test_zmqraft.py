@@ -8,7 +8,6 @@ import pytest
 from tests.crash import promises, zmqraft_peer, zmqraft_upkeep
 
 from flintlog import RaftStore
-from flintlog.core import keeper
 from flintlog.dialects.zmqraft.store import file_log, index_file, raft_store, snapshot_file, state_file
 from flintlog.disk import disk
 from flintlog.testing import kill_rounds
@@ -32,7 +31,7 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, keeper, file_log, index_file, raft_store, snapshot_file, state_file)
+    modules = (disk, file_log, index_file, raft_store, snapshot_file, state_file)
     promises.assert_every_sync_is_needed(SUITES, modules, record_property)
 
 

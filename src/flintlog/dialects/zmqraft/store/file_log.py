@@ -73,7 +73,7 @@ class FileLog:
         self.findings.extend(found.findings)
         if found.files:
             self._read_closed(found.files[-1])  # every entry that a crash can have touched
-        self._sync_tail(listing)
+        self._sync_names(listing)
         for name in listing.scratch:
             if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
                 disk.unlink(posixpath.join(self._path, name))
@@ -81,15 +81,12 @@ class FileLog:
             self._write_empty_snapshot()
         self._take_range(found)
 
-    def _sync_tail(self, listing: Listing) -> None:
+    def _sync_names(self, listing: Listing) -> None:
         """What a dead process made or removed must not change again under what is built on it."""
-        newest = ""
         for file in listing.index_files[-1:]:
-            newest = posixpath.dirname(file.name)
             self._disk.sync_ancestors(posixpath.join(self._path, file.name))
         for directory in leaf_directories(self._disk, self._path):
-            if directory > newest:
-                self._disk.sync_directory(posixpath.join(self._path, directory))
+            self._disk.sync_directory(posixpath.join(self._path, directory))
 
     def _read_snapshot(self) -> SnapshotHead:
         try:
@@ -367,7 +364,7 @@ class FileLog:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         snapshot.finish()
         with self._failstop.guard():
-            self._disk.link(path, self._stamps.predecessor(path))
+            self._disk.link(path, self._stamps.predecessor(self._disk, path))
             self._disk.install(snapshot.file, path)
             snapshot.file.close()
             self.snapshot = self._read_snapshot()
@@ -390,7 +387,7 @@ class FileLog:
 
     def _move_log_aside(self) -> None:
         log = posixpath.join(self._path, lay.LOG_DIRECTORY)
-        self._disk.rename(log, self._stamps.predecessor(log))
+        self._disk.rename(log, self._stamps.predecessor(self._disk, log))
 
     def prune(self) -> int:
         """Remove the files that the snapshot covers; returns how many.

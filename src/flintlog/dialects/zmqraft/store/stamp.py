@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.disk import Disk
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -47,8 +48,14 @@ class Stamps:
         moment, rest = self._moment()
         return lay.meta_segment(f"{moment}.{rest:03d}Z", self.hostname, self.software)
 
-    def predecessor(self, path: str) -> str:
-        """The name under which the present holder of `path` is kept."""
+    def predecessor(self, disk: Disk, path: str) -> str:
+        """A free name under which the present holder of `path` is kept."""
+        name = self._stamped(path)
+        while disk.stat(name) is not None:  # a process before this one, in the same millisecond
+            name = self._stamped(path)
+        return name
+
+    def _stamped(self, path: str) -> str:
         moment, rest = self._moment()
         text = f"{moment[:10]}-{moment[11:].replace(':', '')}-{rest:03d}"
         self._repeats = self._repeats + 1 if text == self._last else 0

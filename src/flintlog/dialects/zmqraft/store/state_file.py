@@ -233,7 +233,7 @@ class StateFile:
             file = self._disk.create_scratch(self._stamps.scratch(self._path))
             content = self._encode(self._values)
             write_all(file, [content])
-            self._disk.link(self._path, self._stamps.predecessor(self._path))
+            self._disk.link(self._path, self._stamps.predecessor(self._disk, self._path))
             self._disk.install(file, self._path)
             self._file.close()
             self._file = file

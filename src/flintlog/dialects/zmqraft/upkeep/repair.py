@@ -224,8 +224,7 @@ def _aside(found: Survey, files: Sequence[int], draft: Draft) -> None:
 
         def act(keeper: Keeper, name: str = name) -> None:
             keeper.keep(name)
-            keeper.remove(name)
-            keeper.settle(posixpath.dirname(name))
+            keeper.remove(name)  # durable by the opening at the end
 
         draft.add("move aside", name, "cannot be read, or stands behind what cannot", act)
 
