@@ -14,13 +14,13 @@ there every time, on every node.
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import pysyncobj.syncobj
@@ -156,13 +156,13 @@ class Node:
 
     def __init__(self, directory: str, address: str, others: list[str]) -> None:
         self.address = address
-        self._log = f"{directory}/stderr"
+        self._log = Path(directory, "stderr")
         self._command = [sys.executable, __file__, "--node", directory, address, *others]
-        os.makedirs(directory, exist_ok=True)
+        self._log.parent.mkdir(parents=True)
         self.start()
 
     def start(self) -> None:
-        with open(self._log, "ab") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
