@@ -55,9 +55,12 @@ class StoreJournal(Journal):  # type: ignore[misc]  # the library has no types
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Durable on return: PySyncObj answers the leader right after it."""
-        if idx != self._store.last_index + 1:  # after `clear`: the journal goes on where a dump ends
-            self._store.install_snapshot(idx - 1, term, b"")
-        self._store.append([Entry(term, command)])
+        # An empty journal begins with an entry that says nothing. When ours was emptied for a dump and the process
+        # died then, the dump will be loaded next and that entry goes again: the store has nothing to note.
+        if not (idx == 1 and self._store.snapshot_index > 0):
+            if idx != self._store.last_index + 1:  # after `clear`: the journal goes on where a dump ends
+                self._store.install_snapshot(idx - 1, term, b"")
+            self._store.append([Entry(term, command)])
         self._entries.append((command, idx, term))
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803

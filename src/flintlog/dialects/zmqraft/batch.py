@@ -39,7 +39,7 @@ def of_encoded(entries: Sequence[bytes]) -> Batch:
     lengths = np.fromiter(map(len, entries), np.int64, count=len(entries))
     if len(lengths) and int(lengths.min()) < lay.ENTRY_HEADER_SIZE:
         raise UsageError(f"an entry has at least {lay.ENTRY_HEADER_SIZE} bytes")
-    term = lay.decode_entry(entries[-1][: lay.ENTRY_HEADER_SIZE]).term if entries else 0
+    term = int.from_bytes(entries[-1][lay.TERM_OFFSET : lay.ENTRY_HEADER_SIZE], "little") if entries else 0
     return Batch(b"".join(entries), np.cumsum(lengths), term)
 
 
