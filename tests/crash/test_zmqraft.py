@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.crash import promises, zmqraft_peer, zmqraft_upkeep
+from tests.crash import promises, zmqraft_log, zmqraft_peer, zmqraft_upkeep
 
 from flintlog import RaftStore
 from flintlog.dialects.zmqraft.store import file_log, index_file, raft_store, snapshot_file, state_file
 from flintlog.disk import disk
 from flintlog.testing import kill_rounds
 
-SUITES = (zmqraft_peer.SUITE, zmqraft_upkeep.COMPACT, zmqraft_upkeep.REPAIR)
+SUITES = (zmqraft_peer.SUITE, zmqraft_log.SUITE, zmqraft_upkeep.COMPACT, zmqraft_upkeep.REPAIR)
 IMAGES_MIN = 5_000
 
 
