@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-from benchmarks import machine, taskflux
+from benchmarks import machine, taskflux, zmqraft
 from benchmarks.table import Table
 
 
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--only", metavar="NAME", help="only topics whose name begins so: taskflux, taskflux/scan, ..."
+        "--only", metavar="NAME", help="only topics whose name begins so: taskflux, zmqraft/read, ..."
     )
     parser.add_argument(
         "--directory", default=".bench", help="where to work; on the disk to measure (%(default)s)"
@@ -30,13 +30,21 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"measuring {name}", file=sys.stderr)
         return True
 
+    def wanted_dialect(name: str) -> bool:
+        return (
+            options.only is None or f"{name}/".startswith(options.only) or options.only.startswith(f"{name}/")
+        )
+
     there = os.path.isdir(options.directory)
     os.makedirs(options.directory, exist_ok=True)
     work = os.path.join(options.directory, f"run-{os.getpid()}")
     os.makedirs(work)
     table = Table(facts=machine.facts(work))
     try:
-        taskflux.run(table, work, taskflux.QUICK if options.quick else taskflux.Sizes(), wanted)
+        if wanted_dialect("taskflux"):
+            taskflux.run(table, work, taskflux.QUICK if options.quick else taskflux.Sizes(), wanted)
+        if wanted_dialect("zmqraft"):
+            zmqraft.run(table, work, zmqraft.QUICK if options.quick else zmqraft.Sizes(), wanted)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if not there and not os.listdir(options.directory):

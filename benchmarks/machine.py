@@ -11,9 +11,8 @@ from importlib import metadata
 
 def facts(directory: str) -> dict[str, str]:
     """What to state beside the figures."""
-    versions = [
-        f"{name} {metadata.version(name)}" for name in ("numpy", "numba", "persist-queue", "litequeue")
-    ]
+    packages = ("numpy", "numba", "persist-queue", "litequeue", "pysyncobj")
+    versions = [f"{name} {metadata.version(name)}" for name in packages]
     return {
         "cores": str(len(os.sched_getaffinity(0))),
         "processor": processor(),

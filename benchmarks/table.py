@@ -80,10 +80,11 @@ def row(
     compared: str,
     ratio_min: float | None = None,
     ours_max: float | None = None,
+    ours_min: float | None = None,
 ) -> Row:
     """Compare the first one in `figures` with the best of those named in `against`.
 
-    The aim is a ratio to reach, or a figure of our own to stay below.
+    The aim is a ratio to reach, or a figure of our own to reach or to stay below.
     """
     medians = {key: statistics.median(values) for key, values in figures.items()}
     ours = next(iter(figures))
@@ -94,6 +95,8 @@ def row(
         aim, reached = f"{ratio_min:g} times", ratio >= ratio_min
     elif ours_max is not None:
         aim, reached = f"{ours_max:g} {unit.name}", medians[ours] <= ours_max
+    elif ours_min is not None:
+        aim, reached = f"{ours_min:,g} {unit.name}", medians[ours] >= ours_min
     return Row(name, medians[ours], medians[best], best, ratio, unit.name, compared, medians, aim, reached)
 
 

@@ -30,7 +30,8 @@ def materialise(case: str, tmp_path: Path, *, part: str = "dir", dialect: str = 
     target.mkdir(parents=True)
     if (source / part).is_dir():
         shutil.copytree(source / part, target, dirs_exist_ok=True)
-    for name in (source / "EMPTY_DIRS").read_text().split():
+    empty = source / "EMPTY_DIRS"
+    for name in empty.read_text().split() if empty.is_file() else ():
         if name.startswith(f"{part}/"):
             (target.parent / name).mkdir(parents=True, exist_ok=True)
     return target

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.table import RECORDS_PER_SECOND, SECONDS_PER_MILLION, Table, aligned, figure, row
 from benchmarks.taskflux import QUICK
+from benchmarks.zmqraft import QUICK as QUICK_ZMQRAFT
 
 ROOT = Path(__file__).parent.parent
 ROWS = [
@@ -28,6 +29,23 @@ ROWS = [
     "add beside a snapshot, p50",
     "add beside a snapshot, p99",
     "add beside a snapshot, longest",
+    "append, one by one",
+    "append, one by one, against the floor",
+    *(
+        f"append, batches of {count}{against}"
+        for count, _ in QUICK_ZMQRAFT.batches
+        for against in ("", ", against the floor")
+    ),
+    "append, 16 threads",
+    "read, columns",
+    "read, Arrow",
+    "read, raw bytes",
+    "read, Entry objects",
+    "open",
+    "find_request, first",
+    f"truncate {QUICK_ZMQRAFT.truncated:,}",
+    "snapshot, written and installed",
+    "snapshot, read",
 ]
 
 
@@ -70,6 +88,8 @@ def test_the_ratio_is_taken_inside_each_round_and_above_one_when_ours_is_better(
     figures = {"ours": [2.0], "a": [5.0], "b": [4.0]}
     quicker = row("s", SECONDS_PER_MILLION, figures, ["a", "b"], compared="", ours_max=2)
     assert (quicker.peer_name, quicker.ratio, quicker.reached) == ("b", 2, True)
+    enough = row("t", RECORDS_PER_SECOND, {"ours": [580_000], "a": [1]}, ["a"], compared="", ours_min=600_000)
+    assert (enough.aim, enough.reached) == ("600,000 records/s", False)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,13 @@ SHOWN = {
         "100 jobs done, 8 of them at the second try",
         "0 waiting, 0 handed out, 201 entries in the log",
     ],
+    "pysyncobj_journal.py": [
+        "three nodes agree on 12 values",
+        "every journal begins behind a dump now",
+        "the leader was killed, another one leads, nothing acknowledged is lost",
+        "the killed node is back and has caught up",
+        "all three were killed at once and hold every acknowledged value again",
+    ],
     "replicate.py": [
         "agreed on LSN 0 to 2",
         "LSN 3 of the follower is of term 3 now",

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
+    from flintlog.dialects.zmqraft.store import RaftStore
 
-__all__ = ["QueueStore", "ReplicaLog"]
+__all__ = ["QueueStore", "RaftStore", "ReplicaLog"]
 
 _HOMES = {
     "QueueStore": "flintlog.dialects.taskflux.store",
+    "RaftStore": "flintlog.dialects.zmqraft.store",
     "ReplicaLog": "flintlog.dialects.taskflux.store",
 }
 

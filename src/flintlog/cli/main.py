@@ -19,11 +19,11 @@ from flintlog.cli.dump import DUMP
 from flintlog.cli.look import INSPECT, VERIFY
 from flintlog.cli.output import choose_output
 from flintlog.cli.state import STATE
-from flintlog.cli.upkeep import MIGRATE, REPAIR, SNAPSHOT
+from flintlog.cli.upkeep import COMPACT, MIGRATE, REPAIR, SNAPSHOT
 from flintlog.cli.verb import Verb
 from flintlog.errors import EXIT_REFUSED, FlintlogError
 
-VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, MIGRATE, DEMO)
+VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, COMPACT, MIGRATE, DEMO)
 
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE

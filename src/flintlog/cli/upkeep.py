@@ -1,4 +1,4 @@
-"""`repair`, `snapshot` and `migrate`: a plan first, then, when asked, the deed."""
+"""`repair`, `snapshot`, `compact` and `migrate`: a plan first, then, when asked, the deed."""
 
 from __future__ import annotations
 
@@ -58,6 +58,13 @@ def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     return EXIT_OK
 
 
+def _compact(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    plan = log.dialect.plan_compact(log.disk, log.path)
+    _carry_out(plan, output, apply=not arguments.dry_run)
+    return EXIT_OK
+
+
 def _migrate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--edition", required=True, metavar="EDITION", help="the edition to write: designed or shipped"
@@ -100,6 +107,18 @@ SNAPSHOT = Verb(
     ),
     add_options=_snapshot_options,
     run=_snapshot,
+)
+
+COMPACT = Verb(
+    name="compact",
+    summary="drop what the snapshot makes superfluous",
+    description=(
+        "Removes the files that a snapshot covers. Where Flintlog knows what the entries mean (taskflux) it "
+        "writes that snapshot first; where only the application does (zmqraft) the newest one counts."
+    ),
+    examples=("flintlog compact peer --dry-run", "flintlog compact peer"),
+    add_options=_dry_run_option,
+    run=_compact,
 )
 
 MIGRATE = Verb(

@@ -25,6 +25,7 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 _MODULES = {
     "taskflux": "flintlog.dialects.taskflux.dialect",
+    "zmqraft": "flintlog.dialects.zmqraft.dialect",
 }
 
 
@@ -103,6 +104,9 @@ class Dialect(Protocol):
 
     def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
         """Write the state, now or at a position, to a snapshot and drop what it makes superfluous."""
+
+    def plan_compact(self, disk: Disk, path: str) -> Plan:
+        """Drop what the newest snapshot, or the one written for it, makes superfluous."""
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         """Write the directory anew in another edition, in an empty place, and prove the states equal first."""

@@ -79,6 +79,11 @@ class Finding:
         )
 
 
+def damage_finding(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
+    """What an error that a reader raised tells, as a finding; its file is named from the log directory."""
+    return Finding(severity, error.code, error.message, error.file, error.offset, error.expected, error.found)
+
+
 def gravest(findings: Iterable[Finding]) -> Finding | None:
     """The first finding of the gravest severity."""
     return max(findings, key=lambda finding: _GRAVITY.index(finding.severity), default=None)

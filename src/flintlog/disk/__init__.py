@@ -1,8 +1,9 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
-from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, write_all
+from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, write_all
 from flintlog.disk.failstop import FailStop
 from flintlog.disk.kernel import Kernel, LocalKernel, Stat
+from flintlog.disk.lock import take_lock
 
 __all__ = [
     "COPY_BYTES_MAX",
@@ -12,6 +13,8 @@ __all__ = [
     "File",
     "Kernel",
     "LocalKernel",
+    "Mode",
     "Stat",
+    "take_lock",
     "write_all",
 ]

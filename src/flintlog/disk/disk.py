@@ -30,6 +30,7 @@ FLAGS: dict[Mode, int] = {
 # while it is of a size that can be copied.
 COPY_BYTES_MAX = 64 << 20
 _WRITE_BYTES_MAX = 1 << 30
+_COPY_CHUNK = 8 << 20
 
 
 class File:
@@ -60,6 +61,11 @@ class File:
             parts.append(part)
             done += len(part)
         return b"".join(parts)
+
+    def chunks(self, begin: int, end: int) -> Iterator[bytes]:
+        """The bytes between two offsets, in pieces that fit in memory."""
+        for at in range(begin, end, _COPY_CHUNK):
+            yield self.pread(min(_COPY_CHUNK, end - at), at)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, however many calls it takes, or raise."""
@@ -146,6 +152,10 @@ class Disk:
 
     def rename(self, source: str, target: str) -> None:
         _retried("rename", target, self.kernel.rename, source, target)
+
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file."""
+        _retried("link", target, self.kernel.link, source, target)
 
     def unlink(self, path: str) -> None:
         _retried("unlink", path, self.kernel.unlink, path)

@@ -30,7 +30,7 @@ from typing import Any
 from flintlog.errors import UsageError
 from flintlog.testing.calls import Call, DataCall, Extend, Leave, Names, Write
 from flintlog.testing.device import Device, State, applied
-from flintlog.testing.oracle import Recording
+from flintlog.testing.oracle import Recording, Scenario
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
@@ -81,7 +81,7 @@ def images(recording: Recording[Any], *, torn_bytes: int = PAGE_BYTES) -> Iterat
     for call in range(len(recording.log) + 1):
         if call:
             device.take(call, recording.log[call - 1])
-        yield from _images_now(recording.scenario.name, call, device, torn_bytes)
+        yield from _images_now(recording.scenario, call, device, torn_bytes)
 
 
 def image(recording: Recording[Any], line: str) -> Image:
@@ -111,7 +111,8 @@ def _pick(groups: list[str | None]) -> Pick:
     return Pick(str(kind), int(call) if call else None, int(at) if at else None)
 
 
-def _images_now(scenario: str, call: int, device: Device, torn_bytes: int) -> Iterator[Image]:
+def _images_now(held_by: Scenario[Any], call: int, device: Device, torn_bytes: int) -> Iterator[Image]:
+    scenario = held_by.name
     files = _Files(device)
     names = {pick: _names(device, pick) for pick in _name_picks(device)}
     whole = [LOST, KEPT] if device.pending_data else [KEPT]
@@ -120,7 +121,7 @@ def _images_now(scenario: str, call: int, device: Device, torn_bytes: int) -> It
         for pick, tree in names.items():
             yield Image(scenario, call, data, pick, State(held, tree))
     ends = {pick: tree for pick, tree in names.items() if pick.call is None}
-    for data in _data_picks(device, torn_bytes):
+    for data in _data_picks(device, torn_bytes, held_by.atomic_bytes):
         held = files.picked(data)
         for pick, tree in ends.items():
             yield Image(scenario, call, data, pick, State(held, tree))
@@ -139,7 +140,7 @@ def _name_picks(device: Device) -> Iterator[Pick]:
             yield Pick("kept", call)
 
 
-def _data_picks(device: Device, torn_bytes: int) -> Iterator[Pick]:
+def _data_picks(device: Device, torn_bytes: int, atomic_bytes: int) -> Iterator[Pick]:
     """The picks that treat one write apart; all lost and all kept are not among them."""
     pending = device.pending_data
     writes = {call: op for call, op in pending.items() if isinstance(op, Write)}
@@ -154,15 +155,18 @@ def _data_picks(device: Device, torn_bytes: int) -> Iterator[Pick]:
         yield Pick("zero", call, 0)
     newest = max(writes)
     if torn_bytes:
-        yield from _tears(newest, writes[newest], torn_bytes, alone=len(pending) == 1)
+        yield from _tears(newest, writes[newest], torn_bytes, atomic_bytes, alone=len(pending) == 1)
     else:
-        yield Pick("torn", newest, len(writes[newest].data) // 2)
+        middle = len(writes[newest].data) // 2
+        middle -= (writes[newest].offset + middle) % atomic_bytes
+        if middle > 0:
+            yield Pick("torn", newest, middle)
 
 
-def _tears(call: int, write: Write, torn_bytes: int, *, alone: bool) -> Iterator[Pick]:
+def _tears(call: int, write: Write, torn_bytes: int, atomic_bytes: int, *, alone: bool) -> Iterator[Pick]:
     size = len(write.data)
     sectors = range(-write.offset % SECTOR_BYTES or SECTOR_BYTES, size, SECTOR_BYTES)
-    for at in range(1, min(size, torn_bytes)):
+    for at in range(-write.offset % atomic_bytes or atomic_bytes, min(size, torn_bytes), atomic_bytes):
         yield Pick("torn", call, at)
         if not alone:
             yield Pick("only", call, at)

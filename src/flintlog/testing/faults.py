@@ -33,7 +33,7 @@ from flintlog.testing.sites import Sites
 
 T = TypeVar("T")
 
-_CHANGES = frozenset({"pwrite", "truncate", "sync", "mkdir", "rename", "unlink", "sync_directory"})
+_CHANGES = frozenset({"pwrite", "truncate", "sync", "mkdir", "rename", "link", "unlink", "sync_directory"})
 _NEEDS_SPACE = _CHANGES | {"create"}
 _INTERRUPTIBLE = frozenset(
     {"open", "create", "pread", "pwrite", "truncate", "sync", "sync_directory", "lock"}
@@ -143,6 +143,9 @@ class FaultyKernel:
 
     def rename(self, source: str, target: str) -> None:
         self._do("rename", self._kernel.rename, source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._do("link", self._kernel.link, source, target)
 
     def unlink(self, path: str) -> None:
         self._do("unlink", self._kernel.unlink, path)

@@ -190,6 +190,14 @@ class MemoryKernel:
             self._rebind(arrival)
             self._rebind(Leave(source, directory, name, inode, arrival))
 
+    def link(self, source: str, target: str) -> None:
+        with self._mutex:
+            inode = self._find(source)
+            directory, name = self._place(target)
+            if name in self._names[directory]:
+                raise _error(errno.EEXIST, target)
+            self._rebind(Create(target, directory, name, inode, False))
+
     def unlink(self, path: str) -> None:
         with self._mutex:
             directory, name = self._place(path)

@@ -89,6 +89,7 @@ class Scenario(Generic[Item]):
 
     `prepare` runs first, unrecorded, and what it leaves is durable. `tolerated` names the calls whose
     failure the store may survive without raising. `packages` are those whose lines name the site of a sync.
+    `atomic_bytes` says in what aligned pieces a write arrives whole: 1 unless the format rests on more.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Scenario(Generic[Item]):
     prepare: Callable[[Disk, History[Item]], None] | None = None
     tolerated: frozenset[str] = frozenset({"close"})
     packages: tuple[str, ...] = ("flintlog",)
+    atomic_bytes: int = 1
 
     def prepared(self) -> tuple[State, History[Item]]:
         """The machine the scenario starts on and what was acknowledged on it."""

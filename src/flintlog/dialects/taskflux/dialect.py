@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split
@@ -79,6 +80,9 @@ class Taskflux:
         from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot
 
         return plan_snapshot(disk, _data(disk, path), as_of[0] if as_of else None)
+
+    def plan_compact(self, disk: Disk, path: str) -> Plan:
+        return replace(self.plan_snapshot(disk, path), verb="compact")  # its snapshot is its compaction
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         from flintlog.dialects.taskflux.upkeep.convert import plan_convert

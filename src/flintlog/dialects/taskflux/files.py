@@ -13,6 +13,7 @@ from functools import partial
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.keeper import KEPT_DIRECTORY
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -89,7 +90,7 @@ def list_files(disk: Disk, data: str) -> Listing:
                     foreign.append(f"{name}/{file}")
                 else:
                     segments.append(SegmentFile(f"{name}/{file}", first, inside.size))
-        elif name != lay.KEPT_DIRECTORY:
+        elif name != KEPT_DIRECTORY:
             foreign.append(f"{name}/")
     segments.sort(key=lambda segment: segment.first)
     return Listing(

@@ -65,8 +65,6 @@ LOG_DIRECTORY = "log"
 METADATA_FILE = "tflux.metadata"
 SNAPSHOT_FILE = "tflux.snapshot"
 SETTINGS_FILE = "taskflux.settings.json"
-KEPT_DIRECTORY = "kept"  # where repair keeps originals
-REPAIR_SCRATCH = "repair.new"
 IGNORED_FILE = "tflux.log"  # stands in the note's tree and nowhere else
 
 SEGMENT_NAME = re.compile(r"(\d{19})\.log")

@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Iterable
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.keeper import REPAIR_SCRATCH
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -18,13 +19,13 @@ from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.survey import Survey, survey
-from flintlog.disk import Buffer, Disk, FailStop, File, write_all
-from flintlog.errors import DamageError, LockedError, RefusedError, UnsupportedError
+from flintlog.disk import Buffer, Disk, FailStop, take_lock, write_all
+from flintlog.errors import DamageError, RefusedError, UnsupportedError
 
 _METADATA_SCRATCH = "metadata.new"
 _SNAPSHOT_SCRATCH = "snapshot.new"
 RECEIVED_SCRATCH = "snapshot.received"
-_SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH, lay.REPAIR_SCRATCH)
+_SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH, REPAIR_SCRATCH)
 
 
 class Engine:
@@ -38,7 +39,7 @@ class Engine:
         self.disk.make_passing_directory(self.log_directory)
         metadata = posixpath.join(self.data, lay.METADATA_FILE)
         was_there = self.disk.stat(metadata) is not None
-        self._lock = self._take_lock(metadata)
+        self._lock = take_lock(self.disk, metadata, "create", self.data)
         try:
             self._open(opening, self._look(opening, was_there))
         except BaseException:
@@ -46,21 +47,6 @@ class Engine:
             raise
 
     # Opening
-
-    def _take_lock(self, path: str) -> File:
-        while True:
-            file = self.disk.open(path, "create")
-            if not file.lock():
-                file.close()
-                raise LockedError(
-                    "another process has this directory open for writing",
-                    file=self.data,
-                    advice="Close it there first; reading verbs work meanwhile",
-                )
-            named = self.disk.stat(path)
-            if named is not None and named.identity == file.stat().identity:
-                return file
-            file.close()  # it was replaced between open and lock
 
     def _look(self, opening: Opening, was_there: bool) -> Survey:
         """What is here, or the reason why it stays closed; then not a byte of it has changed."""

@@ -11,37 +11,19 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import chain
 
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.plan import Plan, Step
+from flintlog.core.keeper import Draft, Keeper, kept_name
+from flintlog.core.plan import Plan
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.dialects.taskflux.upkeep.verify import judge_state
-from flintlog.disk import Disk, File
-from flintlog.errors import LockedError, RefusedError
-
-_COPY_CHUNK = 8 << 20
-_SCRATCH = "repair.new"
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A plan in the making."""
-
-    steps: list[Step] = field(default_factory=list)
-    actions: list[Callable[[_Keeper], None]] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    refusal: str | None = None
-
-    def add(self, action: str, file: str, reason: str, act: Callable[[_Keeper], None]) -> None:
-        self.steps.append(Step(action, file, reason))
-        self.actions.append(act)
+from flintlog.disk import Disk
 
 
 def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -> Plan:
@@ -49,7 +31,7 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
     found = survey(disk, data)
     _, more = judge_state(found)
     findings = (*found.findings, *more)
-    draft = _Draft()
+    draft = Draft()
     _plan_snapshot(found, draft)
     _plan_log(found, findings, draft)
     _plan_metadata(found, draft)  # last: this file carries the lock
@@ -57,14 +39,16 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
 
     def apply() -> str:
-        if draft.refusal is not None:
-            raise RefusedError(draft.refusal, file=data)
-        worst = next((item.code for item in findings if item.severity is not Severity.NOTE), "nothing")
-        with _Keeper(disk, data, found.layout, f"{_stamp(clock())}-{worst}") as keeper:
-            for act in draft.actions:
-                act(keeper)
-            keeper.finish()
-        return f"repaired; the original files are in {keeper.directory}"
+        keeper = Keeper(
+            disk,
+            data,
+            kept_name(clock(), findings),
+            lock=posixpath.join(data, lay.METADATA_FILE),
+            lock_mode="create",
+            scratch=posixpath.join(data, found.layout.scratch),
+        )
+        draft.actions.append(lambda keeper: keeper.settle(lay.LOG_DIRECTORY))
+        return draft.carry_out(keeper)
 
     return Plan(
         "repair",
@@ -78,21 +62,21 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
     )
 
 
-def _plan_metadata(found: Survey, draft: _Draft) -> None:
+def _plan_metadata(found: Survey, draft: Draft) -> None:
     damaged = next((item for item in found.findings if item.file == lay.METADATA_FILE), None)
     if damaged is None:
         return
     term = found.last_term + 1  # in the old term this node may have voted; in the next it has not
     draft.lost.append("the vote of this node, and its term if that was above the log's")
 
-    def act(keeper: _Keeper) -> None:
+    def act(keeper: Keeper) -> None:
         keeper.keep(lay.METADATA_FILE)
-        keeper.replace(lay.METADATA_FILE, found.layout.encode_metadata(term, None))
+        keeper.replace(lay.METADATA_FILE, [found.layout.encode_metadata(term, None)])
 
     draft.add("rewrite", lay.METADATA_FILE, f"{damaged.message}; becomes term {term}, no vote", act)
 
 
-def _plan_snapshot(found: Survey, draft: _Draft) -> None:
+def _plan_snapshot(found: Survey, draft: Draft) -> None:
     damaged = next((item for item in found.findings if item.file == lay.SNAPSHOT_FILE), None)
     if damaged is None:
         return
@@ -103,14 +87,14 @@ def _plan_snapshot(found: Survey, draft: _Draft) -> None:
         )
         return
 
-    def act(keeper: _Keeper) -> None:
+    def act(keeper: Keeper) -> None:
         keeper.keep(lay.SNAPSHOT_FILE)
-        keeper.replace(lay.SNAPSHOT_FILE, b"")
+        keeper.replace(lay.SNAPSHOT_FILE, [])
 
     draft.add("empty", lay.SNAPSHOT_FILE, damaged.message, act)
 
 
-def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: _Draft) -> None:
+def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> None:
     """Cut at the first damage in log order; everything behind it goes aside."""
     names = {segment.file.name: at for at, segment in enumerate(found.segments)}
     wrong = [item for item in findings if item.file in names and item.severity is not Severity.NOTE]
@@ -136,7 +120,7 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: _Draft) -> No
         _give_up(found, at, first, draft)
 
 
-def _give_up(found: Survey, at: int, first: Finding, draft: _Draft) -> None:
+def _give_up(found: Survey, at: int, first: Finding, draft: Draft) -> None:
     segment = found.segments[at]
     offset = first.offset or 0
     _aside(found.segments[at + 1 :], first, draft)
@@ -154,7 +138,7 @@ def _give_up(found: Survey, at: int, first: Finding, draft: _Draft) -> None:
     _cut(segment, offset, first, draft, found)
 
 
-def _lose(first: int, segments: list[Segment], draft: _Draft) -> None:
+def _lose(first: int, segments: list[Segment], draft: Draft) -> None:
     """Say which LSNs are given up; behind damage in the last segment nobody can count them."""
     last = segments[-1]
     if last.damage is None or last.damage.torn:
@@ -166,120 +150,41 @@ def _lose(first: int, segments: list[Segment], draft: _Draft) -> None:
     draft.lost.append(f"LSN {first} {upto}")
 
 
-def _cut(segment: Segment, offset: int, reason: Finding, draft: _Draft, found: Survey) -> None:
+def _cut(segment: Segment, offset: int, reason: Finding, draft: Draft, found: Survey) -> None:
     name = segment.file.name
 
-    def act(keeper: _Keeper) -> None:
+    def act(keeper: Keeper) -> None:
         keeper.keep(name)
-        keeper.replace_by_prefix(name, offset)
+        with keeper.open(name) as source:
+            keeper.replace(name, chain(source.chunks(0, offset), [lay.END_MARKER]))
 
     draft.add("cut", name, f"at byte {offset} of {segment.file.size}: {reason.message}", act)
 
 
-def _renew_header(file: SegmentFile, reason: Finding, draft: _Draft, found: Survey) -> None:
-    def act(keeper: _Keeper) -> None:
+def _renew_header(file: SegmentFile, reason: Finding, draft: Draft, found: Survey) -> None:
+    def act(keeper: Keeper) -> None:
         keeper.keep(file.name)
-        keeper.replace_header(file.name, found.layout.segment_header())
+        header = found.layout.segment_header()
+        with keeper.open(file.name) as source:
+            keeper.replace(file.name, chain([header], source.chunks(len(header), source.size())))
 
     draft.add("rewrite", file.name, f"the header only: {reason.message}", act)
 
 
-def _restart(file: SegmentFile, reason: Finding, draft: _Draft, found: Survey) -> None:
-    def act(keeper: _Keeper) -> None:
+def _restart(file: SegmentFile, reason: Finding, draft: Draft, found: Survey) -> None:
+    def act(keeper: Keeper) -> None:
         keeper.keep(file.name)
-        keeper.replace(file.name, found.layout.segment_header() + lay.END_MARKER)
+        keeper.replace(file.name, [found.layout.segment_header(), lay.END_MARKER])
 
     draft.add("rewrite", file.name, f"as an empty segment: {reason.message}", act)
 
 
-def _aside(segments: list[Segment], reason: Finding, draft: _Draft) -> None:
+def _aside(segments: list[Segment], reason: Finding, draft: Draft) -> None:
     for segment in reversed(segments):
         name = segment.file.name
 
-        def act(keeper: _Keeper, name: str = name) -> None:
+        def act(keeper: Keeper, name: str = name) -> None:
             keeper.keep(name)
             keeper.remove(name)
 
         draft.add("move aside", name, f"cannot be applied: {reason.message}", act)
-
-
-def _stamp(now: float) -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-
-
-class _Keeper:
-    """Changes files of a directory, each only after its original is kept. Holds the writer's lock."""
-
-    def __init__(self, disk: Disk, data: str, layout: lay.Layout, name: str) -> None:
-        self._disk = disk
-        self._data = data
-        self._scratch = posixpath.join(data, layout.scratch)
-        self.directory = posixpath.join(data, lay.KEPT_DIRECTORY, name)
-        self._lock: File | None = None
-
-    def __enter__(self) -> _Keeper:
-        lock = self._disk.open(posixpath.join(self._data, lay.METADATA_FILE), "create")
-        if not lock.lock():
-            lock.close()
-            raise LockedError(
-                "another process has this directory open for writing",
-                file=self._data,
-                advice="Close it there first",
-            )
-        self._lock = lock
-        self._disk.make_passing_directory(self._scratch)
-        self.directory = self._unused(self.directory)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
-
-    def _unused(self, directory: str) -> str:
-        """A second repair in the same second must not write over the originals of the first."""
-        number = 1
-        found = directory
-        while self._disk.stat(found) is not None:
-            number += 1
-            found = f"{directory}-{number}"
-        return found
-
-    def keep(self, name: str) -> None:
-        """Copy a file aside, durable on return."""
-        target = posixpath.join(self.directory, name)
-        self._disk.make_directory(posixpath.dirname(target))
-        with self._disk.open(self._path(name)) as source:
-            self._publish(target, _chunks(source, 0, source.size()))
-
-    def replace(self, name: str, content: bytes) -> None:
-        """Put new content in the place of a file."""
-        self._publish(self._path(name), [content])
-
-    def replace_by_prefix(self, name: str, size: int) -> None:
-        """The first `size` bytes and an end marker in the place of a segment."""
-        with self._disk.open(self._path(name)) as source:
-            self._publish(self._path(name), chain(_chunks(source, 0, size), [lay.END_MARKER]))
-
-    def replace_header(self, name: str, header: bytes) -> None:
-        """A new header before what stands behind the old one."""
-        with self._disk.open(self._path(name)) as source:
-            self._publish(self._path(name), chain([header], _chunks(source, len(header), source.size())))
-
-    def remove(self, name: str) -> None:
-        """Take a file away. Whatever order a crash leaves, the directory still refuses to open at the damage."""
-        self._disk.unlink(self._path(name))
-
-    def finish(self) -> None:
-        """Make the removals durable."""
-        self._disk.sync_directory(posixpath.join(self._data, lay.LOG_DIRECTORY))
-
-    def _publish(self, target: str, chunks: Iterable[bytes]) -> None:
-        self._disk.publish(target, chunks, scratch=posixpath.join(self._scratch, _SCRATCH))
-
-    def _path(self, name: str) -> str:
-        return posixpath.join(self._data, name)
-
-
-def _chunks(source: File, begin: int, end: int) -> Iterator[bytes]:
-    for at in range(begin, end, _COPY_CHUNK):
-        yield source.pread(min(_COPY_CHUNK, end - at), at)

@@ -1,0 +1,101 @@
+"""zmqraft as the command line and Spark see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split
+from flintlog.core.inventory import Inventory
+from flintlog.core.plan import Plan
+from flintlog.core.position import Position
+from flintlog.dialects.zmqraft import files
+from flintlog.disk import Disk
+from flintlog.errors import NotALogError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Zmqraft:
+    """A Raft peer's storage: index files, a snapshot, state files."""
+
+    name = "zmqraft"
+    title = "log, snapshot and state of a Raft peer (zmq-raft)"
+
+    def recognise(self, disk: Disk, path: str) -> bool:
+        return files.locate(disk, path) is not None
+
+    def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.dialects.zmqraft.upkeep import verify
+
+        return verify.inspect(disk, _peer(disk, path))
+
+    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+        from flintlog.dialects.zmqraft.upkeep import verify
+
+        return verify.verify(disk, _peer(disk, path), progress)
+
+    def entry_schema(self) -> pa.Schema:
+        from flintlog.dialects.zmqraft.tables import ENTRY_SCHEMA
+
+        return ENTRY_SCHEMA
+
+    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+        from flintlog.dialects.zmqraft import entries
+
+        return entries.splits(disk, _peer(disk, path), query)
+
+    def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+        from flintlog.dialects.zmqraft import entries
+
+        return entries.read_split(disk, _peer(disk, path), split, query)
+
+    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+        from flintlog.dialects.zmqraft import entries
+
+        return entries.explain(disk, _peer(disk, path), query)
+
+    def state_schema(self) -> pa.Schema:
+        from flintlog.dialects.zmqraft.tables import STATE_SCHEMA
+
+        return STATE_SCHEMA
+
+    def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+        from flintlog.dialects.zmqraft import entries
+
+        if as_of is not None and len(as_of) != 1:
+            raise UsageError("a zmqraft position is one index")
+        return entries.state(disk, _peer(disk, path), as_of[0] if as_of else None)
+
+    def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
+
+        return plan_repair(disk, _peer(disk, path))
+
+    def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
+        from flintlog.dialects.zmqraft.upkeep.refusals import refuse_snapshot
+
+        return refuse_snapshot(_peer(disk, path))
+
+    def plan_compact(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
+
+        return plan_compact(disk, _peer(disk, path))
+
+    def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
+        from flintlog.dialects.zmqraft.upkeep.refusals import refuse_convert
+
+        return refuse_convert(_peer(disk, path))
+
+
+def _peer(disk: Disk, path: str) -> str:
+    found = files.locate(disk, path)
+    if found is None:
+        raise NotALogError(
+            "this is not a zmqraft directory", file=path, advice="Name the directory that holds log and snap"
+        )
+    return found
+
+
+DIALECT = Zmqraft()

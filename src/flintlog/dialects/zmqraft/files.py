@@ -1,0 +1,124 @@
+"""What lies in a peer's directory: index files in order, the snapshot, state files, leftovers. Reads only."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flintlog.core.keeper import KEPT_DIRECTORY
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.scan import SnapshotHead
+from flintlog.disk import Disk
+
+_LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexName:
+    """An index file by its name: where it stands in the peer's directory, and its first index."""
+
+    name: str
+    first: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names in a peer's directory, by role."""
+
+    path: str
+    index_files: tuple[IndexName, ...]
+    sizes: dict[str, int]  # of snap and the state files that are there
+    history: tuple[str, ...]  # predecessors
+    scratch: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+
+def locate(disk: Disk, path: str) -> str | None:
+    """The peer's directory: it holds a snapshot, a state file, or a log with an index file."""
+    if not disk.is_directory(path):
+        return None
+    names = set(disk.list(path))
+    if names & {lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE}:
+        return path
+    if (
+        lay.SNAPSHOT_FILE in names
+        and disk.read(posixpath.join(path, lay.SNAPSHOT_FILE), 4) == lay.SNAPSHOT_TOKEN
+    ):
+        return path
+    if lay.LOG_DIRECTORY in names and any(index_files(disk, path)):
+        return path
+    return None
+
+
+def list_files(disk: Disk, path: str) -> Listing:
+    """Every name in the peer's directory, sorted into roles."""
+    sizes: dict[str, int] = {}
+    history, scratch, foreign = [], [], []
+    for name in disk.list(path):
+        found = disk.stat(posixpath.join(path, name))
+        if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
+            continue
+        if name in lay.NAMES:
+            sizes[name] = found.size
+        elif any(lay.is_predecessor(name, own) for own in lay.NAMES):
+            history.append(name)
+        elif any(lay.is_scratch(name, own) for own in lay.NAMES):
+            scratch.append(name)
+        else:
+            foreign.append(name)
+    found_files = sorted(index_files(disk, path), key=lambda file: file.first)
+    foreign += _foreign_in_log(disk, path, {file.name for file in found_files}, scratch)
+    return Listing(path, tuple(found_files), sizes, tuple(history), tuple(scratch), tuple(foreign))
+
+
+def index_files(disk: Disk, path: str) -> Iterator[IndexName]:
+    """The index files, wherever their directories and names are those of one."""
+    for name in _names_in_log(disk, path):
+        first = lay.parse_index_path(name)
+        found = disk.stat(posixpath.join(path, name))
+        if first is not None and first <= lay.NUMBER_MAX and found is not None and not found.is_directory:
+            yield IndexName(name, first, found.size)
+
+
+def leaf_directories(disk: Disk, path: str) -> list[str]:
+    """The directories of the log's tree that hold index files, or held some; in the order of their indexes."""
+    found = [lay.LOG_DIRECTORY]
+    for level in _LEVELS:
+        found = [
+            f"{directory}/{name}"
+            for directory in found
+            for name in disk.list(posixpath.join(path, directory))
+            if level.fullmatch(name) and disk.is_directory(posixpath.join(path, directory, name))
+        ]
+    return found
+
+
+def _names_in_log(disk: Disk, path: str) -> Iterator[str]:
+    for directory in leaf_directories(disk, path):
+        for name in disk.list(posixpath.join(path, directory)):
+            yield f"{directory}/{name}"
+
+
+def _foreign_in_log(disk: Disk, path: str, known: set[str], scratch: list[str]) -> list[str]:
+    odd = []
+    for name in _names_in_log(disk, path):
+        if name in known:
+            continue
+        stem = name.partition(".tmp-")[0]
+        if lay.parse_index_path(stem) is not None and lay.is_scratch(name, stem):
+            scratch.append(name)
+        else:
+            odd.append(name)
+    return odd
+
+
+def read_snapshot_file(disk: Disk, path: str, name: str) -> SnapshotHead:
+    """The head of a snapshot file."""
+    with disk.open(posixpath.join(path, name)) as file:
+        size = file.size()
+        head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
+        return scan.read_snapshot_head(head, size, name)

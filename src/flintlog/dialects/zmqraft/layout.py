@@ -1,0 +1,209 @@
+"""The bytes of zmqraft, in words and tables; encode and decode one piece.
+
+All integers are little-endian; every index, term and size is at most 2^53 - 1. A peer's directory holds
+
+    log/ddddd/dd/dd/dddddddddddddd.rlog   index files, by the 56-bit index of their first slot in hex digits
+    snap                                  the snapshot; index 0, term 0, no data when there is none
+    raft.pers, state.pers                 state files: the peer's Raft state, what it has applied
+    <name>-YYYY-MM-DD-HHMMSS-mmmC         predecessors of snap, log and the state files
+    <name>.tmp-PID-N                      scratch
+
+Token file: segments, each a token of 4 characters, a u32 length, the data, zeros up to a multiple of 4.
+Readers skip tokens they do not know.
+
+Index file: a token file. Entries stand back to back behind the last token.
+
+    | offset     | field                                                               |
+    |------------|---------------------------------------------------------------------|
+    | 0          | "RLOG", u32 16 + 4 * capacity, u32 version 1, u32 capacity          |
+    | 16         | u64 index of the first slot                                         |
+    | 24         | capacity * u32: where each entry ends, from the data's start; 0 free|
+    | ...        | "META", u32 length, MessagePack map: created, hostname, software    |
+    | ...        | "ITMZ", u32 0; then the entries                                     |
+
+The number of entries is the number of leading slots that are not zero. A slot is what commits an entry: its
+bytes are on disk before its slot is written, and a slot never crosses a sector.
+
+Entry: request id 12 bytes (zeros: none), type u8 (0 state, 1 config, 2 checkpoint), term 7 bytes, data.
+
+Snapshot file: "SNAP", u32 28, u32 version 1, u64 index, u64 term, u64 size; META; "DATA", u32 0; the data.
+
+State file: MessagePack maps one after the other; each holds the properties that changed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from flintlog.errors import DamageError, UsageError
+
+NUMBER_MAX = 2**53 - 1
+VERSION = 1
+
+INDEX_TOKEN = b"RLOG"
+META_TOKEN = b"META"
+ENTRIES_TOKEN = b"ITMZ"
+SNAPSHOT_TOKEN = b"SNAP"
+DATA_TOKEN = b"DATA"
+TOKEN_HEADER_SIZE = 8
+
+INDEX_HEADER = struct.Struct("<4sIIIQ")  # token, size, version, capacity, first index
+SNAPSHOT_HEADER = struct.Struct("<4sIIQQQ")  # token, size, version, index, term, data size
+TABLE_OFFSET = INDEX_HEADER.size
+SLOT_SIZE = 4
+SNAPSHOT_SEGMENT_SIZES = (28, 36)  # the length of the data, and what the note says, which counts the header
+
+CAPACITY_DEFAULT = 1 << 14
+CAPACITY_MAX = 1 << 20  # one leaf directory; a file that spans two cannot be found by the original
+CAPACITY_FILE_MAX = 0x00FFFFFF
+DATA_SIZE_MAX = 0x3FFFFFFF  # entry bytes in one file stay below this
+
+ENTRY_HEADER_SIZE = 20
+REQUEST_ID_SIZE = 12
+TERM_OFFSET = 13
+NO_REQUEST = bytes(REQUEST_ID_SIZE)
+STATE, CONFIG, CHECKPOINT = 0, 1, 2
+TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}
+CHECKPOINT_DATA = b"\xc0"
+
+LOG_DIRECTORY = "log"
+SNAPSHOT_FILE = "snap"
+RAFT_STATE_FILE = "raft.pers"
+APPLIED_STATE_FILE = "state.pers"
+NAMES = (LOG_DIRECTORY, SNAPSHOT_FILE, RAFT_STATE_FILE, APPLIED_STATE_FILE)
+ROLL_BYTES = 524288
+HISTORY_MAX = 60
+
+FILE_NAME = re.compile(r"([0-9a-f]{14})\.rlog")
+STAMP = re.compile(r"-\d{4}-\d\d-\d\d-\d{6}-\d{3}([0-9a-z]+)")
+SCRATCH = re.compile(r"\.tmp-\d+-[0-9a-z]+")
+
+
+def is_predecessor(entry: str, name: str) -> re.Match[str] | None:
+    """Is this the stamped name of a predecessor of `name`?"""
+    return STAMP.fullmatch(entry, len(name)) if entry.startswith(name) else None
+
+
+def is_scratch(entry: str, name: str) -> bool:
+    """Is this a scratch name for `name`?"""
+    return entry.startswith(name) and SCRATCH.fullmatch(entry, len(name)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the log."""
+
+    term: int
+    data: bytes
+    type: int = STATE
+    request_id: bytes = NO_REQUEST
+
+    def encode(self) -> bytes:
+        if len(self.request_id) != REQUEST_ID_SIZE:
+            raise UsageError(f"a request id has {REQUEST_ID_SIZE} bytes, not {len(self.request_id)}")
+        if not 0 <= self.type <= 255:
+            raise UsageError(f"type {self.type} is not a byte")
+        check_number("term", self.term)
+        return b"".join((self.request_id, bytes((self.type,)), self.term.to_bytes(7, "little"), self.data))
+
+
+def check_number(word: str, value: int, least: int = 0) -> int:
+    """A number that every part of the system can hold."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= NUMBER_MAX:
+        raise UsageError(f"{word} {value!r} is not a whole number from {least} to 2^53 - 1")
+    return value
+
+
+def decode_entry(raw: bytes | memoryview) -> Entry:
+    """An entry from its bytes."""
+    if len(raw) < ENTRY_HEADER_SIZE:
+        raise DamageError(
+            "the entry is shorter than its header",
+            code="entry-short",
+            expected=f"{ENTRY_HEADER_SIZE} bytes or more",
+            found=f"{len(raw)} bytes",
+        )
+    term = int.from_bytes(raw[13:20], "little")
+    if term > NUMBER_MAX:
+        raise DamageError(
+            "the entry's term is not one", code="entry-term", expected="at most 2^53 - 1", found=str(term)
+        )
+    return Entry(term, bytes(raw[20:]), raw[12], bytes(raw[:12]))
+
+
+def round_up(size: int) -> int:
+    """The next multiple of 4, where segments begin."""
+    return -(-size // 4) * 4
+
+
+def segment(token: bytes, data: bytes) -> bytes:
+    """A segment of a token file."""
+    return token + struct.pack("<I", len(data)) + data + bytes(round_up(len(data)) - len(data))
+
+
+def meta_segment(created: str, hostname: str, software: str | None) -> bytes:
+    """META: who made the file, and when."""
+    facts = {"created": created, "hostname": hostname}
+    if software is not None:
+        facts["software"] = software
+    return segment(META_TOKEN, msgpack.packb(facts))
+
+
+def file_capacity(capacity: int, first: int) -> int:
+    """How many slots the file that begins at `first` has: it ends right before a multiple of the capacity."""
+    return capacity - first % capacity
+
+
+def log_capacity(first_file_capacity: int) -> int:
+    """The capacity of all further files: the next power of two."""
+    return 1 << (first_file_capacity - 1).bit_length()
+
+
+def index_path(first: int) -> str:
+    """Where the index file that begins at `first` stands, from the peer's directory."""
+    digits = f"{first:014x}"
+    return f"{LOG_DIRECTORY}/{digits[:5]}/{digits[5:7]}/{digits[7:9]}/{digits}.rlog"
+
+
+def parse_index_path(path: str) -> int | None:
+    """The first index of an index file, or None when its directories or its name are not of one."""
+    match = FILE_NAME.fullmatch(path.rpartition("/")[2])
+    if match is None:
+        return None
+    first = int(match[1], 16)
+    return first if path == index_path(first) else None
+
+
+def encode_index_head(capacity: int, first: int) -> bytes:
+    return INDEX_HEADER.pack(INDEX_TOKEN, 16 + SLOT_SIZE * capacity, VERSION, capacity, first)
+
+
+def encode_snapshot_head(index: int, term: int, size: int) -> bytes:
+    return SNAPSHOT_HEADER.pack(SNAPSHOT_TOKEN, SNAPSHOT_SEGMENT_SIZES[0], VERSION, index, term, size)
+
+
+def find_segment(view: memoryview, token: bytes, offset: int) -> tuple[int, int] | None:
+    """Data offset and length of the first segment with this token from `offset` on; None at the file's end."""
+    while offset + TOKEN_HEADER_SIZE <= len(view):
+        length = int.from_bytes(view[offset + 4 : offset + 8], "little")
+        if view[offset : offset + 4] == token:
+            return offset + TOKEN_HEADER_SIZE, length
+        offset += TOKEN_HEADER_SIZE + round_up(length)
+    return None
+
+
+def decode_meta(view: memoryview, offset: int, end: int) -> dict[str, Any]:
+    """META between two offsets; empty when there is none or it cannot be read: nothing depends on it."""
+    found = find_segment(view[:end], META_TOKEN, offset)
+    if found is None:
+        return {}
+    try:
+        facts = msgpack.unpackb(view[found[0] : found[0] + found[1]])
+    except Exception:  # whatever stands there
+        return {}
+    return facts if isinstance(facts, dict) else {}

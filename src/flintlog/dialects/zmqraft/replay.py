@@ -1,0 +1,127 @@
+"""What the files of a peer mean together: which of them make the log, where it begins and ends.
+
+Data in a snapshot and in entries belongs to the application, so the state of a log is its live range: the
+entries behind the snapshot. The live log and the reading verbs ask the same questions here.
+
+What a crash can leave, and what it means:
+- empty files at the end: made for entries that never came, or for entries that were rolled back; they go;
+- files below a gap that the snapshot covers: a removal that was not finished; they go;
+- a snapshot that the log does not reach, or disagrees with: it came from another peer, and the log of the old
+  life is still there; that log is put aside, as the installation would have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.scan import SnapshotHead
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The index files of a peer, told apart; each by the index of its first slot."""
+
+    files: tuple[int, ...]  # those that make the log, in order; they may still have gaps, see `findings`
+    first: int  # the first entry behind the snapshot
+    last: int  # the snapshot's index when nothing follows it
+    empty: tuple[int, ...]
+    leftovers: tuple[int, ...]
+    superseded: bool  # the snapshot is of another history: none of the files counts
+    findings: tuple[Finding, ...]
+
+
+def live_range(
+    firsts: Sequence[int],
+    snapshot: SnapshotHead,
+    count_of: Callable[[int], int],
+    term_of: Callable[[int, int], int],
+) -> LogRange:
+    """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term."""
+    files = list(firsts)
+    empty: list[int] = []
+    while len(files) > 1 and files[-1] > snapshot.index + 1 and not count_of(files[-1]):
+        empty.append(files.pop())
+    leftovers, gaps = _gaps(files, snapshot.index, count_of)
+    del files[: len(leftovers)]
+    findings = [_empty(file, files[-1] + count_of(files[-1])) for file in empty[::-1]]
+    findings += [_heal("leftover", "left over from an unfinished removal", file) for file in leftovers]
+    findings += gaps
+    last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
+    superseded = bool(files) and _is_superseded(files, last, snapshot, term_of)
+    if superseded:
+        message = f"the snapshot at index {snapshot.index} is not of this log"
+        findings = [_heal("log-superseded", message, files[0])]
+    elif files and files[0] > snapshot.index + 1:
+        findings.append(_start(files[0], snapshot.index))
+    if superseded or not files:
+        return LogRange((), snapshot.index + 1, snapshot.index, (), (), superseded, tuple(findings))
+    return LogRange(
+        tuple(files),
+        max(files[0], snapshot.index + 1),
+        max(last, snapshot.index),
+        tuple(empty),
+        tuple(leftovers),
+        False,
+        tuple(findings),
+    )
+
+
+def _gaps(
+    files: Sequence[int], covered: int, count_of: Callable[[int], int]
+) -> tuple[list[int], list[Finding]]:
+    """The files below a gap that the snapshot covers, and the gaps that it does not."""
+    found: list[Finding] = []
+    for at in range(len(files) - 1, 0, -1):
+        following = files[at - 1] + count_of(files[at - 1])
+        if following == files[at]:
+            continue
+        if files[at] <= covered + 1:
+            return list(files[:at]), found[::-1]
+        found.append(_gap(files[at], following))
+    return [], found[::-1]
+
+
+def _is_superseded(
+    files: Sequence[int], last: int, snapshot: SnapshotHead, term_of: Callable[[int, int], int]
+) -> bool:
+    if snapshot.index > last:
+        return last >= files[0] or files[-1] != snapshot.index + 1
+    holder = max((file for file in files if file <= snapshot.index), default=None)
+    return holder is not None and term_of(holder, snapshot.index) != snapshot.term
+
+
+def _empty(first: int, following: int) -> Finding:
+    # Directly behind the log it is the file of the next entry; further on the original opens no such log.
+    severity = Severity.NOTE if first == following else Severity.REPAIRABLE
+    return Finding(
+        severity, "empty-file", "an empty index file behind the end of the log", lay.index_path(first)
+    )
+
+
+def _heal(code: str, message: str, first: int) -> Finding:
+    return Finding(Severity.REPAIRABLE, code, message, lay.index_path(first))
+
+
+def _start(first: int, covered: int) -> Finding:
+    return Finding(
+        Severity.CORRUPT,
+        "log-start",
+        f"the log begins at index {first} and the snapshot ends at {covered}",
+        lay.index_path(first),
+        16,
+        f"index {covered + 1} or lower",
+        f"index {first}",
+    )
+
+
+def _gap(first: int, expected: int) -> Finding:
+    if expected < first:
+        code, message = "log-gap", f"index {expected} to {first - 1} are missing before this file"
+    else:
+        code, message = "log-overlap", f"index {first} to {expected - 1} stand in the file before, too"
+    return Finding(
+        Severity.CORRUPT, code, message, lay.index_path(first), 16, f"index {expected}", f"index {first}"
+    )

@@ -1,0 +1,259 @@
+"""An index file to columns: its header, where each entry stands, its fields, and what is wrong with it.
+
+The offset table is read at once; the entries' headers are gathered without Python per entry. Nothing in the
+format is checksummed: what can be seen is a table that is not ascending, data that is not there, a term that
+is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.errors import DamageError
+
+Ints = NDArray[np.int64]
+SNAPSHOT_HEAD_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The first thing that cannot be what was written."""
+
+    code: str
+    message: str
+    offset: int
+    expected: str
+    found: str
+    unsupported: bool = False
+
+    def finding(self, file: str) -> Finding:
+        """The same as verify tells it."""
+        severity = Severity.UNSUPPORTED if self.unsupported else Severity.CORRUPT
+        return Finding(severity, self.code, self.message, file, self.offset, self.expected, self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The head of an index file: how many slots, which index the first has, where the data begins."""
+
+    first: int
+    capacity: int
+    data_start: int
+    ends: Ints  # of the committed entries, from the data's start
+    dirty: bool  # slots behind the first free one that are not zero
+
+
+def read_capacity(head: bytes | memoryview, first: int, *, newest: bool = False) -> int | Damage:
+    """The capacity of the file that should begin at `first`, from its header.
+
+    In the newest file a crash may stand between the two fields that closing it early changes; then the size,
+    which is written first, counts. `read_table` makes sure that this is what happened.
+    """
+    if len(head) < lay.TABLE_OFFSET:
+        return _short(len(head), lay.TABLE_OFFSET, "header")
+    token, size, version, capacity, index = lay.INDEX_HEADER.unpack_from(head)
+    if token != lay.INDEX_TOKEN:
+        return Damage("index-token", "not an index file", 0, lay.INDEX_TOKEN.hex(), token.hex())
+    if version != lay.VERSION:
+        message = f"index file version {version} is not known"
+        return Damage("index-version", message, 8, "1", str(version), unsupported=True)
+    if newest and size % lay.SLOT_SIZE == 0 and 16 < size < 16 + lay.SLOT_SIZE * (capacity - 1):
+        capacity = (size - 16) // lay.SLOT_SIZE
+    if size != 16 + lay.SLOT_SIZE * capacity or not 0 < capacity <= lay.CAPACITY_FILE_MAX:
+        return _disagree(head)
+    if index != first:
+        message = "the file's name and its first index disagree"
+        return Damage("index-first", message, 16, str(first), str(index))
+    return int(capacity)
+
+
+def _disagree(head: bytes | memoryview) -> Damage:
+    _, size, _, capacity, _ = lay.INDEX_HEADER.unpack_from(head)
+    return Damage("index-capacity", "size and capacity disagree", 4, str(16 + 4 * capacity), str(size))
+
+
+def is_closing(view: memoryview, capacity: int) -> bool:
+    """Does the header still have the capacity from before the file was closed early?"""
+    return bool(capacity != lay.INDEX_HEADER.unpack_from(view)[3])
+
+
+def _is_closed_at(view: memoryview, capacity: int) -> bool:
+    """Do the slots behind `capacity` make one segment that reaches to the end of the old table?"""
+    left = lay.INDEX_HEADER.unpack_from(view)[3] - capacity
+    at = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
+    length = lay.SLOT_SIZE * left - lay.TOKEN_HEADER_SIZE
+    is_full = view[at - lay.SLOT_SIZE : at] != bytes(lay.SLOT_SIZE)
+    return is_full and view[at : at + 8] == bytes(4) + length.to_bytes(4, "little")
+
+
+def read_table(view: memoryview, first: int, *, newest: bool = True) -> Table | Damage:
+    """The head of the file that should begin at `first`."""
+    capacity = read_capacity(view, first, newest=newest)
+    if isinstance(capacity, Damage):
+        return capacity
+    table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
+    if len(view) < table_end:
+        return _short(len(view), table_end, "offset table")
+    if is_closing(view, capacity) and not _is_closed_at(view, capacity):
+        return _disagree(view)
+    slots = np.frombuffer(view, "<u4", capacity, lay.TABLE_OFFSET).astype(np.int64)
+    free = np.flatnonzero(slots == 0)
+    count = int(free[0]) if len(free) else capacity
+    ends = slots[:count]
+    wrong = np.flatnonzero(np.diff(ends, prepend=0) <= 0)
+    if len(wrong):
+        return _not_ascending(first, ends, int(wrong[0]))
+    marker = lay.find_segment(view, lay.ENTRIES_TOKEN, table_end)
+    if marker is None:
+        message = "the file ends before its entries begin"
+        return Damage("index-marker", message, len(view), "ITMZ", "the end of the file")
+    return Table(first, capacity, marker[0], ends, bool(np.any(slots[count:])))
+
+
+def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
+    return Damage(
+        "index-offsets",
+        f"index {first + at}: the offsets do not ascend",
+        lay.TABLE_OFFSET + lay.SLOT_SIZE * at,
+        f"more than {int(ends[at - 1]) if at else 0}",
+        str(int(ends[at])),
+    )
+
+
+def _short(size: int, needed: int, what: str) -> Damage:
+    return Damage("index-short", f"the file ends inside its {what}", size, f"{needed} bytes", f"{size} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Columns of entries in log order; offsets count from the file's beginning."""
+
+    index: Ints
+    offset: Ints
+    length: Ints
+    term: Ints
+    type: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, places: slice | NDArray[np.bool_]) -> Entries:
+        return Entries(
+            self.index[places], self.offset[places], self.length[places], self.term[places], self.type[places]
+        )
+
+
+def read_entries(
+    view: memoryview, table: Table, begin: int = 0, end: int | None = None
+) -> tuple[Entries, Damage | None]:
+    """The entries in the slots from `begin` to `end`, up to the first that is not whole."""
+    end = len(table.ends) if end is None else min(end, len(table.ends))
+    stops = table.ends[begin:end] + table.data_start
+    starts = np.concatenate(
+        [[table.ends[begin - 1] if begin else 0], table.ends[begin : max(end - 1, begin)]]
+    )
+    starts = (starts[: len(stops)] + table.data_start).astype(np.int64)
+    lengths = stops - starts
+    short = (lengths < lay.ENTRY_HEADER_SIZE) | (stops > len(view))
+    good = int(np.argmax(short)) if short.any() else len(stops)
+    raw = np.frombuffer(view, np.uint8)
+    heads = (
+        raw[(starts[:good, None] + np.arange(12, 20)).ravel()].reshape(-1, 8)
+        if good
+        else np.empty((0, 8), np.uint8)
+    )
+    # Type and term are eight bytes: as one number the type is the lowest byte and the term stands above it.
+    words = np.ascontiguousarray(heads).view("<u8").ravel() if good else np.empty(0, np.uint64)
+    terms = (words >> np.uint64(8)).astype(np.int64)
+    damage = _entry_damage(table, begin + good, starts, stops, len(view), good) if good < len(stops) else None
+    too_high = np.flatnonzero(terms > lay.NUMBER_MAX)
+    if len(too_high):
+        good = int(too_high[0])
+        damage = Damage(
+            "entry-term",
+            f"index {table.first + begin + good}: the term is not one",
+            int(starts[good]) + 13,
+            "at most 2^53 - 1",
+            str(int(terms[good])),
+        )
+    index = np.arange(table.first + begin, table.first + begin + good, dtype=np.int64)
+    return Entries(index, starts[:good], lengths[:good], terms[:good], heads[:good, 0]), damage
+
+
+def _entry_damage(table: Table, slot: int, starts: Ints, stops: Ints, size: int, at: int) -> Damage:
+    index = table.first + slot
+    if stops[at] > size:
+        return Damage(
+            "entry-missing",
+            f"index {index}: the file ends inside the entry",
+            int(starts[at]),
+            f"{int(stops[at] - starts[at])} bytes",
+            f"{max(size - int(starts[at]), 0)} bytes",
+        )
+    return Damage(
+        "entry-short",
+        f"index {index}: the entry is shorter than its header",
+        int(starts[at]),
+        f"{lay.ENTRY_HEADER_SIZE} bytes or more",
+        f"{int(stops[at] - starts[at])} bytes",
+    )
+
+
+def request_ids(view: memoryview, entries: Entries) -> NDArray[np.void]:
+    """The request ids of entries, 12 bytes each, as one column that compares."""
+    raw = np.frombuffer(view, np.uint8)
+    flat = raw[(entries.offset[:, None] + np.arange(lay.REQUEST_ID_SIZE)).ravel()]
+    return np.ascontiguousarray(flat).view(f"V{lay.REQUEST_ID_SIZE}")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHead:
+    """What a snapshot file says of itself."""
+
+    index: int
+    term: int
+    size: int
+    data_start: int
+
+
+def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHOT_FILE) -> SnapshotHead:
+    """The head of a snapshot file from its first bytes, checked against the size of the file."""
+
+    def wrong(code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
+        return DamageError(message, code=code, file=name, offset=offset, expected=expected, found=found)
+
+    need = lay.SNAPSHOT_HEADER.size
+    if len(head) < need:
+        raise wrong(
+            "snapshot-short",
+            "the snapshot ends inside its header",
+            len(head),
+            f"{need} bytes",
+            f"{len(head)} bytes",
+        )
+    token, size, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(head)
+    if token != lay.SNAPSHOT_TOKEN or size not in lay.SNAPSHOT_SEGMENT_SIZES:
+        raise wrong("snapshot-token", "not a snapshot file", 0, lay.SNAPSHOT_TOKEN.hex(), bytes(token).hex())
+    if version != lay.VERSION:
+        raise wrong("snapshot-version", f"snapshot version {version} is not known", 8, "1", str(version))
+    if max(index, term, data_size) > lay.NUMBER_MAX:
+        raise wrong(
+            "snapshot-number", "index, term or size is above 2^53 - 1", 12, "at most 2^53 - 1", "more"
+        )
+    marker = lay.find_segment(head, lay.DATA_TOKEN, need)
+    if marker is None:
+        raise wrong("snapshot-marker", "the file ends before its data begins", len(head), "DATA", "nothing")
+    if file_size - marker[0] != data_size:
+        raise wrong(
+            "snapshot-size",
+            "the snapshot's data is not whole",
+            marker[0],
+            f"{data_size} bytes",
+            f"{file_size - marker[0]} bytes",
+        )
+    return SnapshotHead(index, term, data_size, marker[0])

@@ -1,0 +1,416 @@
+"""`FileLog`: index files that follow each other, and the snapshot before them.
+
+Every file but the last is full. Opening looks at the head of every file and at the entries of the last; what
+the files mean together is told in `replay`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.dialects.zmqraft import batch, scan
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.batch import Batch
+from flintlog.dialects.zmqraft.files import Listing, leaf_directories, list_files, read_snapshot_file
+from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.dialects.zmqraft.replay import LogRange, live_range
+from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
+from flintlog.dialects.zmqraft.store.index_file import IndexFile
+from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream
+from flintlog.dialects.zmqraft.store.stamp import Stamps
+from flintlog.dialects.zmqraft.store.state_file import trim_history
+from flintlog.disk import Disk, FailStop
+from flintlog.errors import DamageError, RefusedError, UsageError
+
+_READERS_MAX = 64
+_NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
+
+
+class FileLog:
+    """The log of one peer, open for writing. Not thread-safe: whoever shares it serialises."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        capacity: int = lay.CAPACITY_DEFAULT,
+        disk: Disk | None = None,
+        stamps: Stamps | None = None,
+        data_size_max: int = lay.DATA_SIZE_MAX,
+        failstop: FailStop | None = None,
+    ) -> None:
+        if capacity & (capacity - 1) or not 1 <= capacity <= lay.CAPACITY_MAX:
+            raise UsageError(f"capacity {capacity} is not a power of two from 1 to {lay.CAPACITY_MAX}")
+        self._disk = disk or Disk()
+        self._path = self._disk.resolve(path)
+        self._stamps = stamps or Stamps()
+        self._data_size_max = data_size_max
+        self._failstop = failstop or FailStop(self._path)
+        self._readers: OrderedDict[int, tuple[memoryview, Entries]] = OrderedDict()
+        self.findings: list[Finding] = []
+        self._open(capacity)
+
+    # Opening
+
+    def _open(self, capacity: int) -> None:
+        """Look first: a log that is damaged stays as it is."""
+        disk = self._disk
+        listing = list_files(disk, self._path)
+        self.snapshot = self._read_snapshot() if lay.SNAPSHOT_FILE in listing.sizes else _NO_SNAPSHOT
+        self._capacity = capacity
+        self._sizes = {file.first: file.size for file in listing.index_files}
+        self._firsts = [file.first for file in listing.index_files]
+        found = live_range(self._firsts, self.snapshot, self._count_in, self._term_in)
+        for finding in found.findings:
+            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+                raise finding.error(self._path)
+        self.findings.extend(found.findings)
+        if found.files:
+            self._read_closed(found.files[-1])  # every entry that a crash can have touched
+        self._sync_names(listing)
+        for name in listing.scratch:
+            if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
+                disk.unlink(posixpath.join(self._path, name))
+        if lay.SNAPSHOT_FILE not in listing.sizes:
+            self._write_empty_snapshot()
+        self._take_range(found)
+
+    def _sync_names(self, listing: Listing) -> None:
+        """What a dead process made or removed must not change again under what is built on it."""
+        for file in listing.index_files[-1:]:
+            self._disk.sync_ancestors(posixpath.join(self._path, file.name))
+        for directory in leaf_directories(self._disk, self._path):
+            self._disk.sync_directory(posixpath.join(self._path, directory))
+
+    def _read_snapshot(self) -> SnapshotHead:
+        try:
+            return read_snapshot_file(self._disk, self._path, lay.SNAPSHOT_FILE)
+        except DamageError as error:
+            raise damage_finding(error).error(self._path) from None
+
+    def _write_empty_snapshot(self) -> None:
+        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
+        fresh.file.sync()
+        self._disk.rename(fresh.file.path, path)  # when a crash takes the name away, it is made again
+        fresh.file.close()
+
+    def _take_range(self, found: LogRange) -> None:
+        """Make the files what they mean, and open the last one."""
+        if found.superseded:
+            self._move_log_aside()
+        for gone in (*found.empty, *found.leftovers):
+            self._unlink(gone)
+        self._firsts = list(found.files)
+        if not self._firsts:
+            self._begin(self.snapshot.index + 1)
+            return
+        self._capacity = lay.log_capacity(self._head_of(self._firsts[0])[0])
+        self._last = self._open_file(self._firsts[-1])
+        self._set_last_term()
+
+    def _count_in(self, first: int) -> int:
+        """How many entries a file holds; a file before the last must have the bytes for them."""
+        capacity, last_end = self._head_of(first)
+        if not last_end:
+            return len(self._table_of(first).ends)
+        least = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity + lay.TOKEN_HEADER_SIZE + last_end
+        if self._sizes[first] < least and first != self._firsts[-1]:
+            self._read_closed(first)
+        return capacity
+
+    def _term_in(self, first: int, index: int) -> int:
+        return int(self._read_closed(first)[1].term[index - first])
+
+    def _head_of(self, first: int) -> tuple[int, int]:
+        """The capacity of a file, and where the entry in its last slot ends."""
+        name = lay.index_path(first)
+        with self._disk.open(posixpath.join(self._path, name)) as file:
+            head = file.pread(lay.TABLE_OFFSET, 0)
+            capacity = scan.read_capacity(head, first, newest=first == self._firsts[-1])
+            if isinstance(capacity, Damage):
+                raise capacity.finding(name).error(self._path)
+            at = lay.TABLE_OFFSET + lay.SLOT_SIZE * (capacity - 1)
+            return capacity, int.from_bytes(file.pread(lay.SLOT_SIZE, at), "little")
+
+    def _table_of(self, first: int) -> scan.Table:
+        name = lay.index_path(first)
+        with self._disk.open(posixpath.join(self._path, name)) as file:
+            table = scan.read_table(file.view(copy=True), first)
+        if isinstance(table, Damage):
+            raise table.finding(name).error(self._path)
+        return table
+
+    def _open_file(self, first: int) -> IndexFile:
+        path = posixpath.join(self._path, lay.index_path(first))
+        return IndexFile.open(self._disk, path, first, data_size_max=self._data_size_max)
+
+    def _set_last_term(self) -> None:
+        last = self.last
+        self.last_term = self.snapshot.term if last == self.snapshot.index else self.term_of(last)
+
+    def _begin(self, first: int) -> None:
+        """The first file of a log."""
+        capacity = lay.file_capacity(self._capacity, first)
+        self._make_directory(first)
+        self._last = self._create_file(first, capacity)
+        self._firsts = [first]
+        self._capacity = lay.log_capacity(capacity)
+        self.last_term = self.snapshot.term
+
+    def _make_directory(self, first: int) -> None:
+        self._disk.make_directory(posixpath.join(self._path, posixpath.dirname(lay.index_path(first))))
+
+    def _create_file(self, first: int, capacity: int) -> IndexFile:
+        path = posixpath.join(self._path, lay.index_path(first))
+        return IndexFile.create(
+            self._disk, path, first, capacity, self._stamps, data_size_max=self._data_size_max
+        )
+
+    # What is here
+
+    @property
+    def first(self) -> int:
+        """The first index that can be read."""
+        return max(self._firsts[0], self.snapshot.index + 1)
+
+    @property
+    def last(self) -> int:
+        """The last index; the snapshot's when nothing follows it."""
+        return max(self._last.next - 1, self.snapshot.index)
+
+    def term_of(self, index: int) -> int:
+        """The term of an entry, or of the snapshot at its index."""
+        if index == self.snapshot.index:
+            return self.snapshot.term
+        return int(self.piece(index, index)[1].term[0])
+
+    def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
+        """Entries in order."""
+        for view, entries in self.columns(first, last):
+            yield from batch.decode(view, entries)
+
+    def raw_entries(self, first: int, last: int | None = None) -> Iterator[memoryview]:
+        """The bytes of entries, not copied."""
+        for view, entries in self.columns(first, last):
+            stops = entries.offset + entries.length
+            yield from map(view.__getitem__, map(slice, entries.offset.tolist(), stops.tolist()))
+
+    def columns(self, first: int, last: int | None = None) -> Iterator[tuple[memoryview, Entries]]:
+        """Entries as columns, a piece for each file, with the bytes that the offsets count into.
+
+        Closed files are mapped and not copied: what `truncate` forgets must not be looked at any more.
+        """
+        last = self.last if last is None else last
+        while first <= last:
+            view, entries = self.piece(first, last)
+            yield view, entries
+            first += len(entries)
+
+    def piece(self, first: int, last: int) -> tuple[memoryview, Entries]:
+        """The entries from `first` up to `last` or to the end of their file."""
+        self._check_range(first, last)
+        newest = self._last
+        base = self._file_of(first)
+        if base == newest.first:
+            return newest.read(self._disk, first - base, last - base + 1)
+        view, entries = self._read_file(base)
+        return view, entries[first - base : last - base + 1]
+
+    def find_request(self, request_id: bytes) -> int | None:
+        """The index of the newest entry with this request id. Reads files from the last backwards."""
+        if request_id == lay.NO_REQUEST:
+            return None
+        wanted = np.void(request_id)
+        for base in reversed(self._firsts):
+            if base + self._capacity <= self.first and base != self._firsts[-1]:
+                continue
+            view, entries = self._read_file(base)
+            hits = np.flatnonzero(scan.request_ids(view, entries) == wanted)
+            if len(hits) and base + int(hits[-1]) >= self.first:
+                return base + int(hits[-1])
+        return None
+
+    def _check_range(self, first: int, last: int) -> None:
+        if not self.first <= first or last > self.last:
+            raise RefusedError(
+                f"index {first} to {last} are not all here: the log holds {self.first} to {self.last}",
+                file=self._path,
+                advice="Older entries are in the snapshot",
+            )
+
+    def _file_of(self, index: int) -> int:
+        return self._firsts[bisect_right(self._firsts, index) - 1]
+
+    def _read_file(self, base: int) -> tuple[memoryview, Entries]:
+        if base == self._last.first:
+            return self._last.read(self._disk)
+        if base not in self._readers:
+            self._readers[base] = self._read_closed(base)
+        self._readers.move_to_end(base)
+        while len(self._readers) > _READERS_MAX:
+            self._readers.popitem(last=False)
+        return self._readers[base]
+
+    def _read_closed(self, base: int) -> tuple[memoryview, Entries]:
+        name = lay.index_path(base)
+        with self._disk.open(posixpath.join(self._path, name)) as file:
+            view = file.view()
+        table = scan.read_table(view, base)
+        damage: Damage | None
+        if isinstance(table, Damage):
+            raise table.finding(name).error(self._path)
+        entries, damage = scan.read_entries(view, table)
+        if damage is not None:
+            raise damage.finding(name).error(self._path)
+        return view, entries
+
+    # Writing
+
+    def append(self, entries: Sequence[bytes] | Batch) -> int:
+        """Append encoded entries; committed and durable on return. Returns the last index."""
+        entries = entries if isinstance(entries, Batch) else batch.of_encoded(entries)
+        self.check_sizes(entries)
+        with self._failstop.guard():
+            done = 0
+            while done < len(entries):
+                done += self._last.append(entries, done)
+                if done < len(entries):
+                    self._next_file()
+            if len(entries):
+                self.last_term = entries.last_term
+        return self.last
+
+    def check_sizes(self, entries: Batch) -> None:
+        """Refuse an entry that no file could hold, before anything is written."""
+        if len(entries.data) >= self._data_size_max:
+            size = int(np.diff(entries.ends, prepend=0).max())
+            if size >= self._data_size_max:
+                raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
+
+    def _next_file(self) -> None:
+        if not self._last.is_full:
+            self._last.close_early(self._disk, self._stamps)
+        first = self._last.next
+        if posixpath.dirname(lay.index_path(first)) != posixpath.dirname(lay.index_path(self._last.first)):
+            self._make_directory(first)
+        fresh = self._create_file(first, lay.file_capacity(self._capacity, first))
+        full, self._last = self._last, fresh
+        self._firsts.append(first)
+        full.close()
+
+    def truncate(self, first_gone: int) -> None:
+        """Forget the entries from `first_gone` on; durable on return."""
+        if not self.first <= first_gone <= self.last + 1:
+            raise RefusedError(
+                f"index {first_gone} is not in the log, which holds {self.first} to {self.last}",
+                file=self._path,
+            )
+        with self._failstop.guard():
+            if self._last.first >= first_gone and len(self._firsts) > 1:
+                self._last.close()
+                while self._firsts[-1] >= first_gone and len(self._firsts) > 1:
+                    gone = self._firsts.pop()
+                    self._readers.pop(gone, None)
+                    self._unlink(gone)  # from the last one down, so that a crash leaves no gap
+                self._last = self._open_file(self._firsts[-1])
+            self._readers.pop(self._last.first, None)
+            self._last.truncate(min(first_gone - self._last.first, self._last.count))
+            self._set_last_term()
+
+    def _unlink(self, first: int) -> None:
+        path = posixpath.join(self._path, lay.index_path(first))
+        self._disk.unlink(path)
+        self._disk.sync_directory(posixpath.dirname(path))
+
+    # Snapshots
+
+    def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
+        """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
+        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        with self._failstop.guard():
+            return SnapshotFile(self._disk, path, index, term, size, self._stamps, failstop=self._failstop)
+
+    def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
+        """Write a snapshot from bytes or from a stream, and install it."""
+        size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
+        snapshot = self.begin_snapshot(index, term, size)
+        try:
+            for chunk in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
+                snapshot.write(chunk)
+        except BaseException:
+            snapshot.abandon()
+            raise
+        self.install_received(snapshot)
+
+    def install_received(self, snapshot: SnapshotFile) -> None:
+        """Put a written snapshot in the place of the old one.
+
+        The log stays where it agrees with it, and is put aside where it does not. One rename decides: before
+        it the old peer stands, after it the new one, also when the log could not yet be put aside.
+        """
+        if snapshot.index < self.snapshot.index:
+            snapshot.abandon()
+            raise RefusedError(
+                f"a snapshot at {snapshot.index} is behind the present one at {self.snapshot.index}"
+            )
+        agrees = self._agrees(snapshot.index, snapshot.term)
+        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        snapshot.finish()
+        with self._failstop.guard():
+            self._disk.link(path, self._stamps.predecessor(self._disk, path))
+            self._disk.install(snapshot.file, path)
+            snapshot.file.close()
+            self.snapshot = self._read_snapshot()
+            trim_history(self._disk, path)
+            if not agrees:
+                self._put_log_aside()
+            elif self.last == self.snapshot.index:
+                self.last_term = self.snapshot.term
+
+    def _agrees(self, index: int, term: int) -> bool:
+        if index == self.snapshot.index:
+            return term == self.snapshot.term
+        return self.first <= index <= self.last and self.term_of(index) == term
+
+    def _put_log_aside(self) -> None:
+        self._last.close()
+        self._readers.clear()
+        self._move_log_aside()
+        self._begin(self.snapshot.index + 1)
+
+    def _move_log_aside(self) -> None:
+        log = posixpath.join(self._path, lay.LOG_DIRECTORY)
+        self._disk.rename(log, self._stamps.predecessor(self._disk, log))
+
+    def prune(self) -> int:
+        """Remove the files that the snapshot covers; returns how many.
+
+        From the lowest up, not synced: what a crash brings back stands below a gap and goes at the next opening.
+        """
+        keep = max(bisect_right(self._firsts, self.snapshot.index) - 1, 0)
+        with self._failstop.guard():
+            for first in self._firsts[:keep]:
+                self._readers.pop(first, None)
+                self._disk.unlink(posixpath.join(self._path, lay.index_path(first)))
+        del self._firsts[:keep]
+        return keep
+
+    def read_snapshot(self) -> Iterator[bytes]:
+        """The data of the snapshot as a stream."""
+        with self._disk.open(posixpath.join(self._path, lay.SNAPSHOT_FILE)) as file:
+            yield from stream(file, self.snapshot)
+
+    def check(self) -> None:
+        """Raise unless the log may go on."""
+        self._failstop.check()
+
+    def close(self) -> None:
+        self._failstop.close()
+        self._last.close()

@@ -1,0 +1,301 @@
+"""`RaftStore`: everything a Raft peer keeps, in one directory, behind one lock and one group commit.
+
+Elections and messages are the business of the Raft above. What it must not answer before it is on disk is on
+disk when a call here returns.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flintlog.core.finding import Finding
+from flintlog.core.group_commit import GroupCommit
+from flintlog.dialects.zmqraft import batch
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.batch import Batch
+from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.dialects.zmqraft.scan import Entries
+from flintlog.dialects.zmqraft.store.file_log import FileLog
+from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile
+from flintlog.dialects.zmqraft.store.stamp import Stamps
+from flintlog.dialects.zmqraft.store.state_file import (
+    APPLIED_PROPERTIES,
+    PROPERTIES_OF,
+    RAFT_PROPERTIES,
+    StateFile,
+    read_state,
+)
+from flintlog.disk import Disk, FailStop, take_lock
+from flintlog.errors import RefusedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class HardState:
+    """What Raft must remember across a restart."""
+
+    term: int
+    vote: str | None
+    applied: int
+
+
+class RaftStore:
+    """Log, snapshot and state of one peer. Thread-safe; threads that append together share the syncs."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        capacity: int = lay.CAPACITY_DEFAULT,
+        peers: Sequence[Any] = (),
+        disk: Disk | None = None,
+        stamps: Stamps | None = None,
+        data_size_max: int = lay.DATA_SIZE_MAX,
+        as_original: bool = False,
+    ) -> None:
+        self._disk = disk or Disk()
+        self._path = self._disk.resolve(path)
+        stamps = stamps or Stamps()
+        self._disk.make_passing_directory(self._path)
+        self._lock_file = take_lock(self._disk, self._path, "read", self._path)
+        try:
+            self._open(stamps, capacity, list(peers), data_size_max, as_original)
+        except BaseException:
+            self._lock_file.close()
+            raise
+        self._lock = threading.RLock()
+        self._writing = threading.Lock()  # held while the log changes; taken after `_lock`, or without it
+        self._group: GroupCommit[Batch] = GroupCommit(self._flush)
+
+    def _open(
+        self, stamps: Stamps, capacity: int, peers: list[Any], data_size_max: int, as_original: bool
+    ) -> None:
+        for name, properties in PROPERTIES_OF.items():
+            path = posixpath.join(self._path, name)
+            if self._disk.stat(path) is not None:
+                with self._disk.open(path) as file:
+                    read_state(file, properties)  # before anything is changed
+        failstop = FailStop(self._path)  # one for all: after a failed vote no entry is taken, and so on
+        self.log = FileLog(
+            self._path,
+            capacity=capacity,
+            disk=self._disk,
+            stamps=stamps,
+            data_size_max=data_size_max,
+            failstop=failstop,
+        )
+        options: dict[str, Any] = {
+            "disk": self._disk,
+            "stamps": stamps,
+            "failstop": failstop,
+            "numbers_as_original": as_original,
+            "fill_sectors": not as_original,
+        }
+        path = posixpath.join(self._path, lay.RAFT_STATE_FILE)
+        self.raft = StateFile(path, RAFT_PROPERTIES, defaults={"peers": peers}, **options)
+        path = posixpath.join(self._path, lay.APPLIED_STATE_FILE)
+        self.applied = StateFile(path, APPLIED_PROPERTIES, **options)
+
+    # Term, vote, applied
+
+    @property
+    def hard_state(self) -> HardState:
+        return HardState(self.raft["currentTerm"], self.raft["votedFor"], self.applied["lastApplied"])
+
+    def set_hard_state(
+        self, *, term: int | None = None, vote: str | None = None, applied: int | None = None
+    ) -> None:
+        """Enter a term, vote in it, or note what was applied; durable on return.
+
+        A new term begins without a vote unless one is given.
+        """
+        with self._lock:
+            current = self.hard_state
+            changes: dict[str, Any] = {}
+            if term is not None and term < current.term:
+                raise RefusedError(f"term {term} is below the current term {current.term}")
+            same_term = term is None or term == current.term
+            if same_term and vote is not None and current.vote not in (None, vote):
+                raise RefusedError(f"this peer voted for {current.vote} in term {current.term} already")
+            if not same_term:
+                changes = {"currentTerm": term, "votedFor": vote}
+            elif vote is not None:
+                changes = {"votedFor": vote}
+            if changes:
+                self.raft.update(**changes)
+            if applied is not None:
+                self.applied.update(lastApplied=applied)
+
+    def update_raft_state(self, changes: Mapping[str, Any]) -> None:
+        """Set properties of `raft.pers`, such as the peers; durable on return."""
+        with self._lock:
+            self.raft.update(**changes)
+
+    # Entries
+
+    @property
+    def first_index(self) -> int:
+        return self.log.first
+
+    @property
+    def last_index(self) -> int:
+        return self.log.last
+
+    @property
+    def last_term(self) -> int:
+        return self.log.last_term
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append entries behind the last one; durable on return."""
+        self._append(batch.of_entries(entries))
+
+    def append_columns(
+        self,
+        terms: int | Sequence[int],
+        data: Sequence[bytes],
+        *,
+        types: int | Sequence[int] = lay.STATE,
+        request_ids: Sequence[bytes] | None = None,
+    ) -> None:
+        """The same from columns, which is faster; a single term or type counts for every entry."""
+        self._append(batch.of_columns(terms, data, types=types, request_ids=request_ids))
+
+    def _append(self, entries: Batch) -> None:
+        if not len(entries):
+            return
+        self.log.check_sizes(entries)
+        with self._lock:
+            self.log.check()
+            ticket = self._group.submit(entries)
+        self._group.wait(ticket)
+
+    def append_at(self, index: int, entries: Sequence[Entry]) -> None:
+        """What a follower receives: everything from `index` on is replaced by these entries."""
+        encoded = batch.of_entries(entries)
+        self.log.check_sizes(encoded)
+        with self._quiet():
+            if index <= self.log.last:
+                self.log.truncate(index)
+            elif index != self.log.last + 1:
+                raise RefusedError(
+                    f"entries from {index} on would leave a gap: the log ends at {self.log.last}"
+                )
+            self.log.append(encoded)
+
+    def _flush(self, batches: list[Batch]) -> None:
+        with self._writing:
+            self.log.append(batch.join(batches))
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Nobody appends: what was handed in is written, and what is being written is finished."""
+        with self._lock:
+            self._group.drain()
+            with self._writing:
+                yield
+
+    def truncate(self, first_gone: int) -> None:
+        """Forget the entries from `first_gone` on."""
+        with self._quiet():
+            self.log.truncate(first_gone)
+
+    def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
+        """Entries in order."""
+        for view, entries in self.columns(first, last):
+            yield from batch.decode(view, entries)
+
+    def columns(self, first: int, last: int | None = None) -> Iterator[tuple[memoryview, Entries]]:
+        """Entries as columns, a piece for each file, with the bytes that the offsets count into.
+
+        Nothing is copied from closed files: what `truncate` forgets must not be looked at any more.
+        """
+        last = self.last_index if last is None else last
+        while first <= last:
+            with self._lock:
+                view, entries = self.log.piece(first, last)
+            yield view, entries
+            first += len(entries)
+
+    def record_batches(self, first: int, last: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Entries as Arrow: index, term, type, request_id, data."""
+        from flintlog.dialects.zmqraft.tables import state_batch
+
+        for view, entries in self.columns(first, last):
+            yield state_batch(view, entries)
+
+    def term_of(self, index: int) -> int:
+        with self._lock:
+            return self.log.term_of(index)
+
+    def find_request(self, request_id: bytes) -> int | None:
+        """The index of the entry with this request id, or None."""
+        with self._lock:
+            return self.log.find_request(request_id)
+
+    # Snapshots
+
+    @property
+    def snapshot_index(self) -> int:
+        return self.log.snapshot.index
+
+    @property
+    def snapshot_term(self) -> int:
+        return self.log.snapshot.term
+
+    def snapshot(self, index: int, data: bytes | Iterable[bytes], *, prune: bool = True) -> None:
+        """Write a snapshot of the state after `index`, and remove the files that it covers."""
+        with self._quiet():
+            self.log.install_snapshot(index, self.log.term_of(index), data)
+            if prune:
+                self.log.prune()
+
+    def prune(self) -> int:
+        """Remove the index files that the snapshot covers; returns how many."""
+        with self._quiet():
+            return self.log.prune()
+
+    def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
+        """Install a snapshot that another peer sent."""
+        with self._quiet():
+            self.log.install_snapshot(index, term, data)
+
+    def receive_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
+        """A snapshot that comes in chunks at given offsets; give it to `install_received` when it is whole."""
+        return self.log.begin_snapshot(index, term, size)
+
+    def install_received(self, snapshot: SnapshotFile) -> None:
+        """Install a snapshot that was received in chunks."""
+        with self._quiet():
+            self.log.install_received(snapshot)
+
+    def read_snapshot(self) -> Iterator[bytes]:
+        """The data of the snapshot as a stream."""
+        return self.log.read_snapshot()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What opening found and healed."""
+        return (*self.log.findings, *self.raft.findings, *self.applied.findings)
+
+    def close(self) -> None:
+        with self._lock:
+            try:
+                self._group.drain()
+            finally:
+                with self._writing:
+                    for part in (self.raft, self.applied, self.log, self._lock_file):
+                        part.close()
+
+    def __enter__(self) -> RaftStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,79 @@
+"""`SnapshotFile`: the state of whoever uses the log, at an index; written beside, installed by one rename.
+
+The data comes as bytes, as a stream of unknown length, or in chunks at given offsets as a follower receives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.scan import SnapshotHead
+from flintlog.dialects.zmqraft.store.stamp import Stamps
+from flintlog.disk import Disk, FailStop, File
+from flintlog.errors import DiskError, RefusedError, UsageError
+
+
+class SnapshotFile:
+    """A snapshot in the making, under a scratch name. `write` it, `finish` it, then install it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        index: int,
+        term: int,
+        size: int | None,
+        stamps: Stamps,
+        *,
+        failstop: FailStop | None = None,
+    ) -> None:
+        lay.check_number("index", index)
+        lay.check_number("term", term)
+        self.index, self.term = index, term
+        self._declared = size
+        self._disk = disk
+        self._failstop = failstop or FailStop(path)
+        self.file = disk.create_scratch(stamps.scratch(path))
+        head = (
+            lay.encode_snapshot_head(index, term, size or 0)
+            + stamps.meta()
+            + lay.segment(lay.DATA_TOKEN, b"")
+        )
+        self.file.pwrite(head, 0)
+        self._start = len(head)
+        self._end = 0
+
+    def write(self, data: bytes | memoryview, offset: int | None = None) -> None:
+        """Put data at an offset, or behind what is there."""
+        at = self._end if offset is None else offset
+        if at < 0 or (self._declared is not None and at + len(data) > self._declared):
+            raise UsageError(f"{len(data)} bytes at {at} go beyond the declared size {self._declared}")
+        with self._failstop.guard():
+            self.file.pwrite(data, self._start + at)
+        self._end = max(self._end, at + len(data))
+
+    def finish(self) -> None:
+        """All data is written: set the size where it was not known, and check it where it was."""
+        if self._declared is None:
+            head = lay.encode_snapshot_head(self.index, self.term, self._end)
+            with self._failstop.guard():
+                self.file.pwrite(head[28:36], 28)
+        elif self._end != self._declared:
+            raise RefusedError(
+                f"the snapshot has {self._end} bytes of {self._declared}",
+                file=self.file.path,
+                advice="Write the rest first",
+            )
+
+    def abandon(self) -> None:
+        """Throw it away; what cannot be removed now goes at the next opening."""
+        self.file.close()
+        with suppress(DiskError):
+            self._disk.unlink(self.file.path)
+
+
+def stream(file: File, head: SnapshotHead) -> Iterator[bytes]:
+    """The data of a snapshot in chunks."""
+    return file.chunks(head.data_start, head.data_start + head.size)

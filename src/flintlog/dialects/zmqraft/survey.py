@@ -1,0 +1,234 @@
+"""A peer's directory, looked at without changing it: every file read, and what is wrong with each."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_snapshot_file
+from flintlog.dialects.zmqraft.replay import LogRange, live_range
+from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, Loaded, load
+from flintlog.disk import Disk
+from flintlog.errors import DamageError
+
+NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRead:
+    """An index file that was read: its table, and the first damage in it."""
+
+    file: IndexName
+    table: Table | None
+    damage: Damage | None
+
+    @property
+    def count(self) -> int | None:
+        """How many entries are committed; None when the head tells nothing."""
+        return None if self.table is None else len(self.table.ends)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the verbs know of a directory."""
+
+    disk: Disk
+    path: str
+    listing: Listing
+    snapshot: SnapshotHead | None = None  # None: it cannot be read
+    reads: dict[int, IndexRead] = field(default_factory=dict)
+    states: dict[str, Loaded | None] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    last_term: int | None = None  # known when all was read
+    range: LogRange = field(init=False)
+
+    def refuse_damage(self) -> None:
+        """Raise for what would stop a store from opening."""
+        worst = gravest(self.findings)
+        if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+            raise worst.error(self.path)
+
+    def view(self, name: str, *, newest: bool = False) -> memoryview:
+        """The bytes of a file; the newest index file may still be written."""
+        with self.disk.open(posixpath.join(self.path, name)) as file:
+            return file.view(copy=newest)
+
+    def count_of(self, first: int) -> int:
+        """The entries of a file; one that cannot be read is taken to reach the next."""
+        count = self.reads[first].count
+        if count is not None:
+            return count
+        return min((later for later in self.reads if later > first), default=first + 1) - first
+
+    def term_of(self, first: int, index: int) -> int:
+        """The term of an entry; the snapshot's where it cannot be read, so that nothing follows from it."""
+        read = self.reads[first]
+        if read.table is not None and read.count is not None and index < first + read.count:
+            at = index - first
+            entries, _ = scan.read_entries(self.view(read.file.name), read.table, at, at + 1)
+            if len(entries):
+                return int(entries.term[0])
+        return self.snapshot.term if self.snapshot else 0
+
+
+def survey(disk: Disk, path: str, *, read_all: bool = False, progress: Progress = no_progress) -> Survey:
+    """Look at every file: heads and sizes, or with `read_all` every entry."""
+    found = Survey(disk, path, list_files(disk, path))
+    _read_index_files(found, read_all, progress)
+    _read_snapshot(found)
+    _find_range(found)
+    for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
+        _read_state(found, name)
+    _compare_states(found)
+    return found
+
+
+def _read_index_files(found: Survey, read_all: bool, progress: Progress) -> None:
+    files = found.listing.index_files
+    total = sum(file.size for file in files)
+    done = 0
+    for at, file in enumerate(files):
+        newest = at + 1 == len(files)
+        view = found.view(file.name, newest=newest)
+        found.reads[file.first] = _read_index_file(found, file, view, read_all, newest)
+        done += file.size
+        progress(done, total)
+
+
+def _read_index_file(
+    found: Survey, file: IndexName, view: memoryview, read_all: bool, newest: bool
+) -> IndexRead:
+    table = scan.read_table(view, file.first, newest=newest)
+    if isinstance(table, Damage):
+        return IndexRead(file, None, table)
+    if scan.is_closing(view, table.capacity):
+        message = "the file was being closed early; opening finishes it"
+        found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
+    end = table.data_start + (int(table.ends[-1]) if len(table.ends) else 0)
+    if not read_all and end <= len(view):
+        return IndexRead(file, table, None)
+    entries, damage = scan.read_entries(view, table)
+    _note_terms(found, file, entries)
+    return IndexRead(file, table, damage)
+
+
+def _note_terms(found: Survey, file: IndexName, entries: Entries) -> None:
+    """Terms never descend in the log of a Raft peer; the format itself allows it."""
+    if not len(entries):
+        return
+    before = found.last_term if found.last_term is not None else 0
+    lower = np.flatnonzero(np.diff(entries.term, prepend=before) < 0)
+    found.last_term = int(entries.term[-1])
+    if len(lower):
+        at = int(lower[0])
+        term = int(entries.term[at])
+        message = f"index {int(entries.index[at])}: term {term} follows a higher one"
+        offset = int(entries.offset[at]) + lay.TERM_OFFSET
+        found.findings.append(Finding(Severity.NOTE, "term-order", message, file.name, offset))
+
+
+def _read_snapshot(found: Survey) -> None:
+    size = found.listing.sizes.get(lay.SNAPSHOT_FILE)
+    if size is None:
+        found.snapshot = NO_SNAPSHOT
+        if found.reads:
+            message = "there is no snapshot; opening makes an empty one"
+            found.findings.append(
+                Finding(Severity.REPAIRABLE, "snapshot-missing", message, lay.SNAPSHOT_FILE)
+            )
+        return
+    try:
+        found.snapshot = read_snapshot_file(found.disk, found.path, lay.SNAPSHOT_FILE)
+    except DamageError as error:
+        severity = Severity.CORRUPT
+        if substitute(found) is not None:
+            severity = Severity.REPAIRABLE
+        found.findings.append(damage_finding(error, severity))
+
+
+def substitute(found: Survey) -> str | None:
+    """What can stand for a lost snapshot before this log: a predecessor, "" for none at all; None: nothing."""
+    first = min(found.reads, default=None)
+    if first is None:
+        return None
+    names = [name for name in found.listing.history if lay.is_predecessor(name, lay.SNAPSHOT_FILE)]
+    return next((name for name in sorted(names, reverse=True) if _precedes(found, name, first)), None) or (
+        "" if first <= 1 else None
+    )
+
+
+def _precedes(found: Survey, name: str, first: int) -> bool:
+    """Is this a snapshot from which the log goes on?"""
+    try:
+        head = read_snapshot_file(found.disk, found.path, name)
+    except DamageError:
+        return False
+    if head.index < first:
+        return head.index == first - 1
+    holder = max(file for file in found.reads if file <= head.index)
+    count = found.reads[holder].count
+    return (
+        count is not None and head.index < holder + count and found.term_of(holder, head.index) == head.term
+    )
+
+
+def _find_range(found: Survey) -> None:
+    firsts = list(found.reads)
+    snapshot = found.snapshot or SnapshotHead(min(firsts, default=1) - 1, 0, 0, 0)
+    if not firsts and snapshot.index:
+        message = "there is no log behind the snapshot; opening begins one"
+        found.findings.append(Finding(Severity.REPAIRABLE, "log-missing", message, lay.LOG_DIRECTORY))
+    found.range = live_range(firsts, snapshot, found.count_of, found.term_of)
+    found.findings += found.range.findings
+    for at, first in enumerate(firsts):
+        damage = found.reads[first].damage
+        if damage is None:
+            continue
+        finding = damage.finding(found.reads[first].file.name)
+        covered = found.range.superseded or (at + 1 < len(firsts) and firsts[at + 1] <= snapshot.index + 1)
+        if covered and found.snapshot is not None:
+            finding = Finding(
+                Severity.REPAIRABLE,
+                finding.code,
+                f"{finding.message}; the snapshot covers the file",
+                finding.file,
+                finding.offset,
+                finding.expected,
+                finding.found,
+            )
+        found.findings.append(finding)
+
+
+def _read_state(found: Survey, name: str) -> None:
+    if name not in found.listing.sizes:
+        return
+    raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)
+    try:
+        loaded = load(raw, PROPERTIES_OF[name], name)
+    except DamageError as error:
+        found.states[name] = None
+        found.findings.append(damage_finding(error))
+        return
+    found.states[name] = loaded
+    found.findings += loaded.findings
+
+
+def _compare_states(found: Survey) -> None:
+    """What the state files say of the log. The application decides what it means, so these are notes."""
+    raft = found.states.get(lay.RAFT_STATE_FILE)
+    if raft is not None and found.last_term is not None and raft.values["currentTerm"] < found.last_term:
+        message = f"term {raft.values['currentTerm']} is below the log's last term {found.last_term}"
+        found.findings.append(Finding(Severity.NOTE, "term-behind", message, lay.RAFT_STATE_FILE))
+    applied = found.states.get(lay.APPLIED_STATE_FILE)
+    files = found.range.files
+    ends = not files or found.reads[files[-1]].count is not None
+    if applied is not None and found.reads and ends and applied.values["lastApplied"] > found.range.last:
+        message = f"index {applied.values['lastApplied']} was applied and the log ends at {found.range.last}"
+        found.findings.append(Finding(Severity.NOTE, "applied-beyond", message, lay.APPLIED_STATE_FILE))

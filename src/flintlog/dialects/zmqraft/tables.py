@@ -1,0 +1,119 @@
+"""Columns to Arrow: the entries view and the state view."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flintlog.columns.gather import binary_column
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.entries import entry_schema
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.scan import Entries
+from flintlog.errors import UsageError
+
+BATCH_ENTRIES = 1 << 16
+WORDS = [lay.TYPES.get(number, str(number)) for number in range(256)]
+
+OWN_FIELDS = pa.struct(
+    [
+        pa.field("index", pa.int64()),
+        pa.field("type", pa.int64()),
+        pa.field("request_id", pa.binary()),
+    ]
+)
+ENTRY_SCHEMA = entry_schema("zmqraft", OWN_FIELDS)
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("index", pa.int64(), nullable=False),
+        pa.field("term", pa.int64(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("request_id", pa.binary(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+
+
+def entry_batch(view: memoryview, entries: Entries, file: str, query: EntryQuery) -> pa.RecordBatch:
+    """Some entries of one index file in the common schema."""
+    count = len(entries)
+    request_id = _request_column(view, entries)
+    own = pa.StructArray.from_arrays(
+        [pa.array(entries.index), pa.array(entries.type.astype(np.int64)), request_id],
+        fields=list(OWN_FIELDS),
+    )
+    asked = scan.request_ids(view, entries) != np.void(lay.NO_REQUEST)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar("zmqraft"), count),
+            pa.repeat(pa.scalar(file), count),
+            pa.array(entries.offset),
+            pa.array(entries.length),
+            pa.array(entries.term),
+            pa.array(entries.index),
+            _word_column(entries),
+            pa.nulls(count, pa.string()),
+            binary_column(view, entries.offset, np.full(count, lay.REQUEST_ID_SIZE, np.int64), asked),
+            _data_column(view, entries) if query.payload else pa.nulls(count, pa.binary()),
+            own,
+        ],
+        schema=ENTRY_SCHEMA,
+    )
+
+
+def state_batch(view: memoryview, entries: Entries) -> pa.RecordBatch:
+    """Some entries of the live range in the order of the contract."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(entries.index),
+            pa.array(entries.term),
+            _word_column(entries),
+            _request_column(view, entries),
+            _data_column(view, entries),
+        ],
+        schema=STATE_SCHEMA,
+    )
+
+
+def _word_column(entries: Entries) -> pa.Array:
+    return pa.array(WORDS).take(pa.array(entries.type.astype(np.int32)))
+
+
+def _request_column(view: memoryview, entries: Entries) -> pa.Array:
+    return binary_column(view, entries.offset, np.full(len(entries), lay.REQUEST_ID_SIZE, np.int64))
+
+
+def _data_column(view: memoryview, entries: Entries) -> pa.Array:
+    return binary_column(view, entries.offset + lay.ENTRY_HEADER_SIZE, entries.length - lay.ENTRY_HEADER_SIZE)
+
+
+def wanted(view: memoryview, entries: Entries, query: EntryQuery) -> NDArray[np.bool_]:
+    """Which entries a query asks for."""
+    keep = np.ones(len(entries), bool)
+    if query.first is not None:
+        keep &= entries.index >= query.first[0]
+    if query.last is not None:
+        keep &= entries.index <= query.last[0]
+    if query.operations is not None:
+        keep &= np.array([word in query.operations for word in WORDS])[entries.type]
+    if query.streams is not None:
+        keep[:] = False  # a peer has one log and no streams in it
+    if query.key is not None:
+        keep &= scan.request_ids(view, entries) == np.void(_request_id(query.key))
+    return keep
+
+
+def _request_id(text: str) -> bytes:
+    try:
+        request_id = bytes.fromhex(text)
+    except ValueError:
+        request_id = b""
+    if len(request_id) != lay.REQUEST_ID_SIZE:
+        raise UsageError(
+            f"{text!r} is not a request id",
+            advice=f"The key of an entry is {lay.REQUEST_ID_SIZE} bytes in hex",
+        )
+    return request_id

@@ -1,0 +1,1 @@
+"""Upkeep of a peer's directory: verify, repair, compact."""

@@ -1,0 +1,269 @@
+"""Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
+
+What can be saved of a log is what stands before the first damage that no snapshot covers: a Raft log with a
+hole is none. Originals are copied to `kept/<time>-<reason>/` first. Then the damaged file is cut, and the files
+behind it go, the lowest first: until the last of them is gone a gap shows, and the directory refuses to open.
+At the end the directory is opened once, which heals what opening heals.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import msgpack
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
+from flintlog.core.plan import Plan
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.scan import Damage, Table
+from flintlog.dialects.zmqraft.store import RaftStore
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
+from flintlog.dialects.zmqraft.survey import Survey, substitute, survey
+from flintlog.disk import Disk
+
+_RESTORE = "restore a backup, or let another peer send its snapshot"
+_HEALED_BY_OPENING = {
+    "torn-state": ("cut", True),
+    "unfinished-close": ("rewrite", True),
+    "empty-file": ("remove", True),
+    "leftover": ("remove", True),
+    "log-superseded": ("move aside", False),
+    "log-missing": ("begin", False),
+    "snapshot-missing": ("write", False),
+}
+
+
+def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
+    """What would make the directory open again."""
+    found = survey(disk, path, read_all=True)
+    findings = tuple(found.findings)
+    draft = Draft()
+    _plan_snapshot(found, draft)
+    _plan_covered(found, draft)
+    _plan_log(found, draft)
+    _plan_states(found, draft)
+    _plan_opening(findings, draft)
+    if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
+        draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
+
+    def apply() -> str:
+        done = draft.carry_out(
+            Keeper(
+                disk,
+                path,
+                kept_name(clock(), findings),
+                lock=path,
+                lock_mode="read",
+                scratch=posixpath.join(path, KEPT_DIRECTORY),
+            )
+        )
+        RaftStore(path, disk=disk).close()
+        return done
+
+    return Plan(
+        "repair",
+        "zmqraft",
+        path,
+        tuple(draft.steps) if draft.refusal is None else (),
+        apply,
+        tuple(draft.lost),
+        findings,
+        draft.refusal,
+    )
+
+
+def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
+    for finding in findings:
+        if finding.severity is not Severity.REPAIRABLE or finding.code not in _HEALED_BY_OPENING:
+            continue
+        action, keeps = _HEALED_BY_OPENING[finding.code]
+        name = finding.file or ""
+
+        def act(keeper: Keeper, name: str = name, keeps: bool = keeps) -> None:
+            if keeps:
+                keeper.keep(name)
+
+        draft.add(action, name, finding.message, act)
+
+
+# The snapshot
+
+
+def _plan_snapshot(found: Survey, draft: Draft) -> None:
+    codes = {finding.code for finding in found.findings}
+    if found.snapshot is not None and "log-start" not in codes:
+        return
+    name = substitute(found)
+    if name is None or (name == "" and found.snapshot is not None):
+        draft.refusal = f"the log needs a snapshot that is not there; {_RESTORE}"
+        return
+    empty = lay.encode_snapshot_head(0, 0, 0) + lay.segment(lay.DATA_TOKEN, b"")
+
+    def act(keeper: Keeper) -> None:
+        if lay.SNAPSHOT_FILE in found.listing.sizes:
+            keeper.keep(lay.SNAPSHOT_FILE)
+        if not name:
+            keeper.replace(lay.SNAPSHOT_FILE, [empty])
+            return
+        with keeper.open(name) as source:
+            keeper.replace(lay.SNAPSHOT_FILE, source.chunks(0, source.size()))
+
+    reason = f"by {name}, from which the log goes on" if name else "by an empty one: the whole log is there"
+    draft.add("replace", lay.SNAPSHOT_FILE, reason, act)
+
+
+# The log
+
+
+def _plan_covered(found: Survey, draft: Draft) -> None:
+    """Damaged files that the snapshot covers go, with all below them; nothing is lost."""
+    damaged = [
+        read.file.first
+        for read in found.reads.values()
+        if any(item.file == read.file.name and _is_covered_damage(item) for item in found.findings)
+    ]
+    if damaged:
+        gone = [first for first in found.reads if found.range.superseded or first <= max(damaged)]
+        _aside(found, [first for first in gone if first in damaged or not found.range.superseded], draft)
+
+
+def _is_covered_damage(finding: Finding) -> bool:
+    return finding.severity is Severity.REPAIRABLE and finding.code not in _HEALED_BY_OPENING
+
+
+def _plan_log(found: Survey, draft: Draft) -> None:
+    """Cut at the first damage in log order; everything behind it goes aside."""
+    wrong = {item.file: item for item in found.findings[::-1] if item.severity is Severity.CORRUPT}
+    files = found.range.files
+    for at, first in enumerate(files):
+        finding = wrong.get(found.reads[first].file.name)
+        if finding is None or finding.code == "log-start":
+            continue
+        if finding.code in ("log-gap", "log-overlap"):
+            before = files[at - 1] + found.count_of(files[at - 1])
+            _lose(found, min(before, first), draft)
+            _aside(found, files[at:], draft)
+        else:
+            _plan_damage(found, at, finding, draft)
+        return
+
+
+def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
+    files = found.range.files
+    first = files[at]
+    name = found.reads[first].file.name
+    view = found.view(name, newest=True)
+    head = renewed_head(view, first)
+    if head is not None:
+        _rewrite(name, head, lay.TABLE_OFFSET, f"the header only: {finding.message}", draft)
+        return
+    table = _sound_part(view, first, finding)
+    if table is None:
+        _lose(found, first, draft)
+        _aside(found, files[at:], draft)
+        return
+    kept = len(table.ends)
+    _lose(found, first + kept, draft)
+    slots = table.ends.astype("<u4").tobytes() + bytes(lay.SLOT_SIZE * (table.capacity - kept))
+    head = lay.encode_index_head(table.capacity, first) + slots
+    _rewrite(name, head, len(head), f"the first {kept} slots stay: {finding.message}", draft)
+    _aside(found, files[at + 1 :], draft)
+
+
+def renewed_head(view: memoryview, first: int) -> bytes | None:
+    """The header under which a file with a damaged one is whole; None when there is none, or more than one."""
+    if len(view) < lay.TABLE_OFFSET or not isinstance(scan.read_capacity(view, first), Damage):
+        return None
+    _, size, version, capacity, _ = lay.INDEX_HEADER.unpack_from(view)
+    if version != lay.VERSION:
+        return None
+    heads = []
+    for candidate in {capacity, (size - 16) // lay.SLOT_SIZE}:
+        if 0 < candidate <= lay.CAPACITY_FILE_MAX:
+            head = lay.encode_index_head(candidate, first)
+            whole = memoryview(head + bytes(view[lay.TABLE_OFFSET :]))
+            table = scan.read_table(whole, first)
+            if isinstance(table, Table) and scan.read_entries(whole, table)[1] is None:
+                heads.append(head)
+    return heads[0] if len(heads) == 1 else None
+
+
+def _sound_part(view: memoryview, first: int, finding: Finding) -> Table | None:
+    """The table of a file up to the entry that cannot be read; None when the file's head tells nothing."""
+    table = scan.read_table(view, first)
+    if isinstance(table, Damage):
+        if table.code != "index-offsets":
+            return None
+        slot = (table.offset - lay.TABLE_OFFSET) // lay.SLOT_SIZE
+        begun = bytearray(view)
+        begun[table.offset : table.offset + lay.SLOT_SIZE] = bytes(lay.SLOT_SIZE)
+        table = scan.read_table(memoryview(begun), first)
+        if isinstance(table, Damage) or len(table.ends) != slot:
+            return None
+    entries, _ = scan.read_entries(view, table)
+    return Table(first, table.capacity, table.data_start, table.ends[: len(entries)], False)
+
+
+def _rewrite(name: str, head: bytes, behind: int, reason: str, draft: Draft) -> None:
+    def act(keeper: Keeper) -> None:
+        keeper.keep(name)
+        with keeper.open(name) as source:
+            keeper.replace(name, chain([head], source.chunks(behind, source.size())))
+
+    draft.add("rewrite", name, reason, act)
+
+
+def _aside(found: Survey, files: Sequence[int], draft: Draft) -> None:
+    for first in files:
+        name = found.reads[first].file.name
+
+        def act(keeper: Keeper, name: str = name) -> None:
+            keeper.keep(name)
+            keeper.remove(name)  # durable by the opening at the end
+
+        draft.add("move aside", name, "cannot be read, or stands behind what cannot", act)
+
+
+def _lose(found: Survey, first: int, draft: Draft) -> None:
+    """Say which entries are given up; those that the snapshot covers are not lost."""
+    first = max(first, found.range.first)
+    last_file = found.reads[found.range.files[-1]]
+    if last_file.count is None:
+        draft.lost.append(f"index {first} on, to the end of the log")
+    elif first <= found.range.last:
+        draft.lost.append(f"index {first} to {found.range.last}")
+
+
+# The state files
+
+
+def _plan_states(found: Survey, draft: Draft) -> None:
+    for finding in found.findings:
+        if finding.file in PROPERTIES_OF and finding.severity is Severity.CORRUPT:
+            _renew_state(found, finding, draft)
+
+
+def _renew_state(found: Survey, finding: Finding, draft: Draft) -> None:
+    name = finding.file or ""
+    raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)
+    values = load(raw[: finding.offset], PROPERTIES_OF[name], name).values
+    if name == lay.RAFT_STATE_FILE:
+        # In the terms it knew of this peer may have voted; in the next it has not.
+        term = max(values["currentTerm"], found.last_term or 0) + 1
+        values |= {"currentTerm": min(term, lay.NUMBER_MAX), "votedFor": None}
+        draft.lost.append(f"terms, votes and peers that {name} told behind byte {finding.offset}")
+        reason = f"{finding.message}; becomes term {values['currentTerm']}, no vote"
+    else:
+        draft.lost.append(f"what was applied behind index {values['lastApplied']}, if {name} told it")
+        reason = f"{finding.message}; applied up to index {values['lastApplied']}"
+
+    def act(keeper: Keeper) -> None:
+        keeper.keep(name)
+        keeper.replace(name, [msgpack.packb(values)])
+
+    draft.add("rewrite", name, reason, act)

@@ -1,0 +1,85 @@
+"""What the crash tests of every dialect check of their suites."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from flintlog.testing import (
+    Proof,
+    Scenario,
+    Suite,
+    explore,
+    inject_everywhere,
+    record,
+    sync_lines,
+    sync_sites,
+)
+from flintlog.testing.crash import PAGE_BYTES
+from flintlog.testing.explore import distinct_images
+
+Note = Callable[[str, object], None]
+
+
+def scenarios_of(suites: Sequence[Suite]) -> list[Any]:
+    """One parameter set for each scenario."""
+    return [
+        pytest.param(suite, scenario, id=scenario.name) for suite in suites for scenario in suite.scenarios
+    ]
+
+
+def assert_no_crash_image_breaks_a_promise(suite: Suite, scenario: Scenario[Any], note: Note) -> None:
+    report = explore(scenario, suite.oracle)
+    note("crash", [report.boundaries, report.images, report.nested, report.recoveries])
+    assert not report.violations, report.explain(suite.target)
+
+
+def count_images(suites: Sequence[Suite]) -> int:
+    return sum(
+        1 for suite in suites for scenario in suite.scenarios for _ in distinct_images(record(scenario))
+    )
+
+
+def assert_no_fault_loses_anything(suite: Suite, scenario: Scenario[Any], note: Note) -> None:
+    report = inject_everywhere(scenario, suite.oracle)
+    note("fault", [report.calls, report.faults])
+    assert not report.violations, report.explain(suite.target)
+
+
+def assert_every_sync_is_needed(suites: Sequence[Suite], modules: Sequence[ModuleType], note: Note) -> None:
+    """Without any one sync some scenario fails, and every line of these modules that syncs is reached."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        reached: dict[str, list[tuple[str, str]]] = {}
+        places = [(suite.target, scenario.name) for suite in suites for scenario in suite.scenarios]
+        for place, sites in zip(places, pool.map(_sites_of, places), strict=True):
+            for site in sites:
+                reached.setdefault(site, []).append(place)
+        proofs = list(pool.map(_prove, reached.items()))
+    note("proof", [len(proofs)])
+    assert [proof.site for proof in proofs if proof.violation is None] == []
+    lines = sync_lines(*modules)
+    assert [line for line in lines if not any(line in site for site in reached)] == []
+
+
+def _sites_of(place: tuple[str, str]) -> list[str]:
+    suite = Suite.load(place[0])
+    return sync_sites(suite.scenario(place[1]), suite.oracle)
+
+
+def _prove(item: tuple[str, Sequence[tuple[str, str]]]) -> Proof:
+    """A coarse look at each scenario that reaches the site; where none shows the loss, every byte."""
+    site, places = item
+    for torn_bytes in (0, PAGE_BYTES):
+        for target, name in places:
+            suite = Suite.load(target)
+            report = explore(
+                suite.scenario(name), suite.oracle, elide=site, torn_bytes=torn_bytes, violations_max=1
+            )
+            if report.violations:
+                return Proof(site, report.violations[0])
+    return Proof(site, None)

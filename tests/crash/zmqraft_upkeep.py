@@ -1,0 +1,148 @@
+"""Crash scenarios of upkeep: compaction and repair finish, or leave what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.crash.zmqraft_peer import NOW, ROOT, Peer, opened, shown
+
+from flintlog.core.dialect import no_progress
+from flintlog.dialects.zmqraft.dialect import DIALECT
+from flintlog.dialects.zmqraft.layout import Entry, index_path
+from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
+from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
+from flintlog.disk import Disk
+from flintlog.testing import History, Scenario, Suite
+
+DATAS = [b"entry %d" % number * 3 for number in range(14)]
+COVERED = 9
+WHOLE_BEFORE_DAMAGE = 4  # the slot of the fifth entry is damaged
+
+
+def written(disk: Disk, history: History[str]) -> None:
+    with opened(disk) as store:
+        store.append([Entry(1, data) for data in DATAS])
+        store.set_hard_state(term=1, vote="me")
+
+
+def written_with_snapshot(disk: Disk, history: History[str]) -> None:
+    written(disk, history)
+    with opened(disk) as store:
+        store.snapshot(COVERED, b"state", prune=False)
+
+
+def damaged(disk: Disk, history: History[str]) -> None:
+    written(disk, history)
+    _poke(disk, index_path(4), 24 + 4, b"\xff\xff\xff\x00")
+
+
+def damaged_before_another_directory(disk: Disk, history: History[str]) -> None:
+    """The files behind the damage lie in the next directory of the tree."""
+    first = (1 << 20) - 8
+    with opened(disk) as store:
+        store.install_snapshot(first - 1, 1, b"state")
+        store.append([Entry(1, data) for data in DATAS])
+    _poke(disk, index_path(first + 4), 24, b"\xff\xff\xff\x00")
+
+
+def damaged_everywhere(disk: Disk, history: History[str]) -> None:
+    damaged(disk, history)
+    _poke(disk, "snap", 0, b"not a snapshot")
+    with disk.open(f"{ROOT}/raft.pers", "write") as file:
+        file.pwrite(b"\xc1", file.size())
+
+
+def _poke(disk: Disk, name: str, offset: int, data: bytes) -> None:
+    with disk.open(f"{ROOT}/{name}", "write") as file:
+        file.pwrite(data, offset)
+
+
+def compact(disk: Disk, history: History[str]) -> None:
+    history.issue("compact")
+    plan_compact(disk, ROOT).apply()
+    history.acknowledge("compact")
+
+
+def repair(disk: Disk, history: History[str]) -> None:
+    history.issue("repair")
+    plan_repair(disk, ROOT, lambda: NOW).apply()
+    history.acknowledge("repair")
+
+
+class CompactOracle:
+    """The peer is the same whether the files are gone or not."""
+
+    def recover(self, disk: Disk) -> Peer:
+        with opened(disk) as store:
+            return shown(store)
+
+    def check(self, observed: Peer, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
+        entries = tuple((1, data) for data in DATAS[COVERED:])
+        expected = Peer(1, "me", 0, (COVERED, 1, b"state"), entries)
+        return None if observed == expected else f"{observed} is not {expected}"
+
+    def extend(self, disk: Disk, observed: Peer) -> Peer:
+        with opened(disk) as store:
+            store.append([Entry(2, b"one more")])
+        return Peer(1, "me", 0, observed.snapshot, (*observed.entries, (2, b"one more")))
+
+
+Observed = tuple[str, tuple[bytes, ...], bool]
+
+
+class RepairOracle:
+    """Refused as before, or repaired; every original entry is kept or still in its place."""
+
+    def recover(self, disk: Disk) -> Observed:
+        verdict = DIALECT.verify(disk, ROOT, no_progress).verdict
+        datas: tuple[bytes, ...] = ()
+        if verdict != "corrupt":
+            with opened(disk) as store:
+                datas = tuple(entry.data for entry in store.entries(store.first_index))
+        return verdict, datas, _kept(disk)
+
+    def check(self, observed: Observed, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
+        verdict, datas, kept = observed
+        if not kept:
+            return "an original entry is gone"
+        if verdict == "corrupt":
+            return "the repair was acknowledged and the directory is corrupt" if acknowledged else None
+        expected = tuple(DATAS[:WHOLE_BEFORE_DAMAGE])
+        return None if datas == expected else f"{datas} is not what stands before the damage"
+
+    def extend(self, disk: Disk, observed: Observed) -> Observed:
+        if observed[0] == "corrupt":
+            plan_repair(disk, ROOT, lambda: NOW + 60).apply()
+        with opened(disk) as store:
+            store.append([Entry(9, b"one more")])
+        return "clean", (*DATAS[:WHOLE_BEFORE_DAMAGE], b"one more"), True
+
+
+def _kept(disk: Disk) -> bool:
+    """Does every entry that was written still lie in the directory or aside?"""
+    content = b"".join(_contents(disk, ROOT))
+    return all(data in content for data in DATAS)
+
+
+def _contents(disk: Disk, directory: str) -> list[bytes]:
+    found = []
+    for name in disk.list(directory):
+        path = f"{directory}/{name}"
+        found += _contents(disk, path) if disk.is_directory(path) else [disk.read(path, 1 << 20)]
+    return found
+
+
+COMPACT = Suite(
+    "tests.crash.zmqraft_upkeep:COMPACT",
+    CompactOracle(),
+    (Scenario("compact-verb", compact, prepare=written_with_snapshot, atomic_bytes=4),),
+)
+REPAIR = Suite(
+    "tests.crash.zmqraft_upkeep:REPAIR",
+    RepairOracle(),
+    (
+        Scenario("repair-an-entry", repair, prepare=damaged, atomic_bytes=4),
+        Scenario("repair-over-directories", repair, prepare=damaged_before_another_directory, atomic_bytes=4),
+        Scenario("repair-all-files-of-a-peer", repair, prepare=damaged_everywhere, atomic_bytes=4),
+    ),
+)

@@ -1,0 +1,122 @@
+"""The command line on real directories of a peer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.golden_cases import materialise, snapshot_of
+from tests.zmqraft.damaged import lay_out
+from tests.zmqraft.recorded import recorded
+
+from flintlog import RaftStore
+from flintlog.cli.main import main
+from flintlog.dialects.zmqraft.layout import Entry, index_path
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        status = main([str(argument) for argument in arguments])
+        out, talk = capsys.readouterr()
+        return status, [json.loads(line) for line in out.splitlines() if line.startswith("{")], out + talk
+
+    return run
+
+
+@pytest.fixture
+def peer(tmp_path):
+    return lambda case: materialise(case, tmp_path, dialect="zmqraft")
+
+
+def test_inspect_shows_roles_ranges_and_facts(peer, run):
+    status, (shown,), _ = run("inspect", peer("11_snapshot_pruned"), "--json")
+    assert (status, shown["dialect"], shown["edition"], shown["verdict"]) == (0, "zmqraft", None, "clean")
+    assert (shown["first"], shown["last"], shown["facts"]["snapshot"]) == (21, 33, 20)
+    assert [file["role"] for file in shown["files"]] == [
+        "closed",
+        "closed",
+        "active",
+        "snapshot",
+        "predecessor",
+    ]
+
+
+def test_state_prints_the_contract_fields(peer, run):
+    status, rows, _ = run("state", peer("01_few"), "--json")
+    assert status == 0
+    assert [list(row) for row in rows] == [["index", "term", "type", "request_id", "data"]] * 5
+    assert [row["type"] for row in rows] == ["checkpoint", "state", "state", "config", "state"]
+    assert rows[1]["data"] == b"foo".hex()
+    assert len(run("state", peer("03_multi_files"), "--as-of", 9, "--json")[1]) == 9
+
+
+def test_dump_filters_by_position_operation_and_request_id(peer, run):
+    path = peer("01_few")
+    wanted = recorded("01_few")["log"]["entries"][2]["requestId"]
+    assert [row["position"] for row in run("dump", path, "--from", 2, "--to", 3, "--json")[1]] == [2, 3]
+    assert [row["position"] for row in run("dump", path, "--operation", "config", "--json")[1]] == [4]
+    assert [row["position"] for row in run("dump", path, "--key", wanted, "--json")[1]] == [3]
+    assert run("dump", path, "--key", "short")[0] == 2
+
+
+def test_dump_hex_names_every_byte_of_the_file(peer, run):
+    path = peer("01_few")
+    _, fields, _ = run("dump", path, "--hex", "--json")
+    raw = (path / index_path(1)).read_bytes()
+    covered = bytearray(len(raw))
+    for field in fields:
+        data = bytes.fromhex(field["bytes"])
+        assert raw[field["offset"] : field["offset"] + len(data)] == data
+        covered[field["offset"] : field["offset"] + len(data)] = b"\x01" * len(data)
+    assert all(covered)
+
+
+@pytest.mark.parametrize(
+    ("case", "status"),
+    [
+        ("d12_middle_file_missing", 3),
+        ("d36_pers_zero_tail", 1),
+        ("d16_wrong_version", 4),
+        ("d37_pers_empty", 0),
+    ],
+)
+def test_verify_exits_with_the_verdict(case, status, tmp_path, run):
+    assert run("verify", lay_out(case, tmp_path))[0] == status
+
+
+def test_repair_plans_first_and_applies_when_told_to(tmp_path, run):
+    path = lay_out("d12_middle_file_missing", tmp_path)
+    before = snapshot_of(path)
+    status, (plan,), _ = run("repair", path, "--json")
+    assert (status, plan["lost"]) == (3, ["index 24 to 50"])
+    assert snapshot_of(path) == before
+    assert run("repair", path, "--apply")[0] == 0
+    assert run("verify", path)[0] == 0
+
+
+def test_compact_removes_what_the_snapshot_covers(tmp_path, run):
+    path = tmp_path / "peer"
+    with RaftStore(path, capacity=4) as store:
+        store.append([Entry(1, b"entry %d" % number) for number in range(11)])
+        store.snapshot(9, b"state", prune=False)
+    state = run("state", path, "--json")[1]
+    before = snapshot_of(path)
+    status, (plan,), _ = run("compact", path, "--dry-run", "--json")
+    assert (status, plan["verb"], plan["applied"]) == (0, "compact", False)
+    assert [step["file"] for step in plan["steps"]] == [index_path(1), index_path(4)]
+    assert snapshot_of(path) == before
+    assert run("compact", path)[0] == 0
+    assert not (path / index_path(4)).exists()
+    assert run("state", path, "--json")[1] == state
+    assert "nothing to do" in run("compact", path)[2]
+
+
+def test_snapshot_and_migrate_are_refused_with_a_reason(peer, tmp_path, run):
+    path = peer("01_few")
+    before = snapshot_of(path)
+    status, _, text = run("snapshot", path)
+    assert status == 3
+    assert "application" in text
+    assert run("migrate", path, "--edition", "designed", "--to", tmp_path / "new")[0] == 3
+    assert snapshot_of(path) == before
