@@ -17,11 +17,11 @@ Observed = tuple[int, tuple[bytes, ...]]
 
 
 def opened(disk: Disk) -> FileLog:
-    disk.make_directory(ROOT)
     return FileLog(ROOT, disk=disk, capacity=4, stamps=Stamps(lambda: NOW, "host", process=7))
 
 
 def written(disk: Disk, history: History[str]) -> None:
+    disk.make_passing_directory(ROOT)
     log = opened(disk)
     log.append([Entry(1, data).encode() for data in DATAS])
     log.close()
