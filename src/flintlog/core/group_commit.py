@@ -16,16 +16,26 @@ from flintlog.errors import StoppedError
 T = TypeVar("T")
 
 
-class Ticket(Generic[T]):
-    """One piece of work handed in; `wait` on it returns when it is durable."""
+class _Waiter:
+    """A thread that sleeps until its ticket is done, or until it is its turn to lead."""
 
-    __slots__ = ("done", "error", "gate", "item", "leads")
+    __slots__ = ("gate", "leads")
+
+    def __init__(self) -> None:
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.leads = False
+
+
+class Ticket(Generic[T]):
+    """One piece of work handed in; `wait` on it returns when it is durable. Several threads may wait on one."""
+
+    __slots__ = ("done", "error", "item", "waiters")
 
     def __init__(self, item: T) -> None:
         self.item = item
-        self.gate: threading.Lock | None = None  # made only when somebody has to sleep
+        self.waiters: list[_Waiter] = []
         self.done = False
-        self.leads = False
         self.error: BaseException | None = None
 
 
@@ -51,16 +61,17 @@ class GroupCommit(Generic[T]):
 
     def wait(self, ticket: Ticket[T]) -> None:
         """Return when the work is durable, or raise what the flush raised."""
-        gate: threading.Lock | None = None
+        waiter: _Waiter | None = None
+        leads = False
         with self._mutex:
             if not ticket.done and not self._busy:
-                self._busy = ticket.leads = True
-            if not ticket.done and not ticket.leads:
-                gate = ticket.gate = threading.Lock()
-                gate.acquire()
-        if gate is not None:
-            self._sleep(ticket, gate)
-        if ticket.leads:
+                self._busy = leads = True
+            elif not ticket.done:
+                waiter = _Waiter()
+                ticket.waiters.append(waiter)
+        if waiter is not None:
+            leads = self._sleep(ticket, waiter)
+        if leads:
             self._lead()  # raises its own error; the others learn that the store stopped
         elif ticket.error is not None:
             raise StoppedError(
@@ -75,16 +86,18 @@ class GroupCommit(Generic[T]):
         if last is not None:
             self.wait(last)
 
-    def _sleep(self, ticket: Ticket[T], gate: threading.Lock) -> None:
+    def _sleep(self, ticket: Ticket[T], waiter: _Waiter) -> bool:
+        """Sleep until the ticket is done or this thread is to lead, which is what it returns."""
         try:
-            gate.acquire()
+            waiter.gate.acquire()
         except BaseException:
             with self._mutex:  # interrupted: nobody may wait for this thread to lead
-                if ticket.leads:
-                    ticket.leads = False
+                if waiter in ticket.waiters:
+                    ticket.waiters.remove(waiter)
+                if waiter.leads:
                     self._hand_over()
-                ticket.gate = None
             raise
+        return waiter.leads
 
     def _lead(self) -> None:
         with self._mutex:
@@ -97,11 +110,10 @@ class GroupCommit(Generic[T]):
         with self._mutex:
             for ticket in batch:
                 ticket.done = True
-                ticket.leads = False
                 ticket.error = error
-                if ticket.gate is not None:
-                    ticket.gate.release()
-                    ticket.gate = None
+                for waiter in ticket.waiters:
+                    waiter.gate.release()
+                ticket.waiters.clear()
             self._hand_over()
         if error is not None:
             raise error
@@ -109,9 +121,9 @@ class GroupCommit(Generic[T]):
     def _hand_over(self) -> None:
         """Wake the next leader. The mutex is held."""
         for ticket in self._pending:
-            if ticket.gate is not None:
-                ticket.leads = True
-                ticket.gate.release()
-                ticket.gate = None
+            if ticket.waiters:
+                waiter = ticket.waiters.pop(0)
+                waiter.leads = True
+                waiter.gate.release()
                 return
         self._busy = False  # the next one to wait leads
