@@ -219,7 +219,7 @@ class RaftStore:
         """
         last = self.last_index if last is None else last
         while first <= last:
-            with self._lock:
+            with self._lock, self._writing:
                 view, entries = self.log.piece(first, last)
             yield view, entries
             first += len(entries)
@@ -232,12 +232,12 @@ class RaftStore:
             yield state_batch(view, entries)
 
     def term_of(self, index: int) -> int:
-        with self._lock:
+        with self._lock, self._writing:
             return self.log.term_of(index)
 
     def find_request(self, request_id: bytes) -> int | None:
         """The index of the entry with this request id, or None."""
-        with self._lock:
+        with self._lock, self._writing:
             return self.log.find_request(request_id)
 
     # Snapshots
