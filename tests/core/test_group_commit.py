@@ -47,7 +47,7 @@ def join(threads):
 def sleeping(commit, number):
     """Wait until so many threads sleep behind the leader."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while sum(bool(ticket.waiters) for ticket in commit._pending) < number:
+    while sum(ticket.gate is not None for ticket in commit._pending) < number:
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
@@ -191,6 +191,34 @@ def test_drain_flushes_what_nobody_waits_for():
     assert device.batches == [[1, 2]]
 
 
+def test_drain_beside_a_thread_that_waits_wakes_both():
+    device = Device(held=True)
+    commit = GroupCommit(device.flush)
+    leader = start(lambda: commit.wait(commit.submit(1)))
+    assert device.begun.wait(PATIENCE_SECONDS)
+    waiter = start(lambda: commit.wait(commit.submit(2)))
+    sleeping(commit, 1)
+    drainer = start(commit.drain)
+    sleeping(commit, 2)
+    device.release.set()
+    join([leader, waiter, drainer])
+    assert device.batches == [[1], [2]]
+
+
+def test_drain_waits_for_what_is_being_flushed():
+    device = Device(held=True)
+    commit = GroupCommit(device.flush)
+    leader = start(lambda: commit.wait(commit.submit(1)))
+    assert device.begun.wait(PATIENCE_SECONDS)
+    drained = threading.Event()
+    drainer = start(lambda: (commit.drain(), drained.set()))
+    sleeping(commit, 1)
+    assert not drained.is_set()
+    device.release.set()
+    join([leader, drainer])
+    assert device.batches == [[1]]
+
+
 def interrupt(thread):
     """Raise KeyboardInterrupt in another thread."""
     identity = ctypes.c_ulong(thread.ident)
@@ -269,28 +297,3 @@ def test_an_interrupted_waiter_leaves_no_one_waiting_for_it(monkeypatch, chosen_
     last = start(lambda: commit.wait(commit.submit("last")))
     join([last])
     assert device.batches == [["leader"], ["interrupted", "last"]]
-
-
-def test_two_threads_that_wait_for_one_ticket_both_return():
-    """`drain` waits for the newest ticket, whose owner waits too."""
-    release = threading.Event()
-    first_flush = threading.Event()
-
-    def flush(items: list[int]) -> None:
-        first_flush.set()
-        assert release.wait(30)
-
-    group = GroupCommit(flush)
-    leader = threading.Thread(target=lambda: group.wait(group.submit(0)), daemon=True)
-    leader.start()
-    assert first_flush.wait(30)
-    ticket = group.submit(1)
-    waiting = [threading.Thread(target=group.wait, args=(ticket,), daemon=True) for _ in range(3)]
-    waiting.append(threading.Thread(target=group.drain, daemon=True))
-    for thread in waiting:
-        thread.start()
-    time.sleep(0.2)
-    release.set()
-    for thread in [leader, *waiting]:
-        thread.join(30)
-        assert not thread.is_alive()

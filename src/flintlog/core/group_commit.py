@@ -16,26 +16,16 @@ from flintlog.errors import StoppedError
 T = TypeVar("T")
 
 
-class _Waiter:
-    """A thread that sleeps until its ticket is done, or until it is its turn to lead."""
-
-    __slots__ = ("gate", "leads")
-
-    def __init__(self) -> None:
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.leads = False
-
-
 class Ticket(Generic[T]):
-    """One piece of work handed in; `wait` on it returns when it is durable. Several threads may wait on one."""
+    """One piece of work handed in; `wait` on it returns when it is durable. One thread waits for one ticket."""
 
-    __slots__ = ("done", "error", "item", "waiters")
+    __slots__ = ("done", "error", "gate", "items", "leads")
 
-    def __init__(self, item: T) -> None:
-        self.item = item
-        self.waiters: list[_Waiter] = []
+    def __init__(self, *items: T) -> None:
+        self.items = items  # one, or none for a ticket that only waits for those before it
+        self.gate: threading.Lock | None = None  # made only when somebody has to sleep
         self.done = False
+        self.leads = False
         self.error: BaseException | None = None
 
 
@@ -61,17 +51,16 @@ class GroupCommit(Generic[T]):
 
     def wait(self, ticket: Ticket[T]) -> None:
         """Return when the work is durable, or raise what the flush raised."""
-        waiter: _Waiter | None = None
-        leads = False
+        gate: threading.Lock | None = None
         with self._mutex:
             if not ticket.done and not self._busy:
-                self._busy = leads = True
-            elif not ticket.done:
-                waiter = _Waiter()
-                ticket.waiters.append(waiter)
-        if waiter is not None:
-            leads = self._sleep(ticket, waiter)
-        if leads:
+                self._busy = ticket.leads = True
+            if not ticket.done and not ticket.leads:
+                gate = ticket.gate = threading.Lock()
+                gate.acquire()
+        if gate is not None:
+            self._sleep(ticket, gate)
+        if ticket.leads:
             self._lead()  # raises its own error; the others learn that the store stopped
         elif ticket.error is not None:
             raise StoppedError(
@@ -80,40 +69,43 @@ class GroupCommit(Generic[T]):
             ) from ticket.error
 
     def drain(self) -> None:
-        """Flush what has been handed in and not yet waited for."""
+        """Return when everything that was handed in before is durable, also what is being flushed now."""
         with self._mutex:
-            last = self._pending[-1] if self._pending else None
-        if last is not None:
-            self.wait(last)
+            if not self._pending and not self._busy:
+                return
+            ticket: Ticket[T] = Ticket()
+            self._pending.append(ticket)
+        self.wait(ticket)
 
-    def _sleep(self, ticket: Ticket[T], waiter: _Waiter) -> bool:
-        """Sleep until the ticket is done or this thread is to lead, which is what it returns."""
+    def _sleep(self, ticket: Ticket[T], gate: threading.Lock) -> None:
         try:
-            waiter.gate.acquire()
+            gate.acquire()
         except BaseException:
             with self._mutex:  # interrupted: nobody may wait for this thread to lead
-                if waiter in ticket.waiters:
-                    ticket.waiters.remove(waiter)
-                if waiter.leads:
+                if ticket.leads:
+                    ticket.leads = False
                     self._hand_over()
+                ticket.gate = None
             raise
-        return waiter.leads
 
     def _lead(self) -> None:
         with self._mutex:
             batch, self._pending = self._pending, []
         error: BaseException | None = None
         try:
-            self._flush([ticket.item for ticket in batch])
+            items = [item for ticket in batch for item in ticket.items]
+            if items:
+                self._flush(items)
         except BaseException as raised:
             error = raised
         with self._mutex:
             for ticket in batch:
                 ticket.done = True
+                ticket.leads = False
                 ticket.error = error
-                for waiter in ticket.waiters:
-                    waiter.gate.release()
-                ticket.waiters.clear()
+                if ticket.gate is not None:
+                    ticket.gate.release()
+                    ticket.gate = None
             self._hand_over()
         if error is not None:
             raise error
@@ -121,9 +113,9 @@ class GroupCommit(Generic[T]):
     def _hand_over(self) -> None:
         """Wake the next leader. The mutex is held."""
         for ticket in self._pending:
-            if ticket.waiters:
-                waiter = ticket.waiters.pop(0)
-                waiter.leads = True
-                waiter.gate.release()
+            if ticket.gate is not None:
+                ticket.leads = True
+                ticket.gate.release()
+                ticket.gate = None
                 return
         self._busy = False  # the next one to wait leads
