@@ -191,6 +191,34 @@ def test_drain_flushes_what_nobody_waits_for():
     assert device.batches == [[1, 2]]
 
 
+def test_drain_beside_a_thread_that_waits_wakes_both():
+    device = Device(held=True)
+    commit = GroupCommit(device.flush)
+    leader = start(lambda: commit.wait(commit.submit(1)))
+    assert device.begun.wait(PATIENCE_SECONDS)
+    waiter = start(lambda: commit.wait(commit.submit(2)))
+    sleeping(commit, 1)
+    drainer = start(commit.drain)
+    sleeping(commit, 2)
+    device.release.set()
+    join([leader, waiter, drainer])
+    assert device.batches == [[1], [2]]
+
+
+def test_drain_waits_for_what_is_being_flushed():
+    device = Device(held=True)
+    commit = GroupCommit(device.flush)
+    leader = start(lambda: commit.wait(commit.submit(1)))
+    assert device.begun.wait(PATIENCE_SECONDS)
+    drained = threading.Event()
+    drainer = start(lambda: (commit.drain(), drained.set()))
+    sleeping(commit, 1)
+    assert not drained.is_set()
+    device.release.set()
+    join([leader, drainer])
+    assert device.batches == [[1]]
+
+
 def interrupt(thread):
     """Raise KeyboardInterrupt in another thread."""
     identity = ctypes.c_ulong(thread.ident)

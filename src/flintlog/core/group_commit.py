@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 class Ticket(Generic[T]):
-    """One piece of work handed in; `wait` on it returns when it is durable."""
+    """One piece of work handed in; `wait` on it returns when it is durable. One thread waits for one ticket."""
 
-    __slots__ = ("done", "error", "gate", "item", "leads")
+    __slots__ = ("done", "error", "gate", "items", "leads")
 
-    def __init__(self, item: T) -> None:
-        self.item = item
+    def __init__(self, *items: T) -> None:
+        self.items = items  # one, or none for a ticket that only waits for those before it
         self.gate: threading.Lock | None = None  # made only when somebody has to sleep
         self.done = False
         self.leads = False
@@ -69,11 +69,13 @@ class GroupCommit(Generic[T]):
             ) from ticket.error
 
     def drain(self) -> None:
-        """Flush what has been handed in and not yet waited for."""
+        """Return when everything that was handed in before is durable, also what is being flushed now."""
         with self._mutex:
-            last = self._pending[-1] if self._pending else None
-        if last is not None:
-            self.wait(last)
+            if not self._pending and not self._busy:
+                return
+            ticket: Ticket[T] = Ticket()
+            self._pending.append(ticket)
+        self.wait(ticket)
 
     def _sleep(self, ticket: Ticket[T], gate: threading.Lock) -> None:
         try:
@@ -91,7 +93,9 @@ class GroupCommit(Generic[T]):
             batch, self._pending = self._pending, []
         error: BaseException | None = None
         try:
-            self._flush([ticket.item for ticket in batch])
+            items = [item for ticket in batch for item in ticket.items]
+            if items:
+                self._flush(items)
         except BaseException as raised:
             error = raised
         with self._mutex:

@@ -72,7 +72,6 @@ class RaftStore:
             self._lock_file.close()
             raise
         self._lock = threading.RLock()
-        self._writing = threading.Lock()  # held while the log changes; taken after `_lock`, or without it
         self._group: GroupCommit[Batch] = GroupCommit(self._flush)
 
     def _open(
@@ -191,16 +190,14 @@ class RaftStore:
             self.log.append(encoded)
 
     def _flush(self, batches: list[Batch]) -> None:
-        with self._writing:
-            self.log.append(batch.join(batches))
+        self.log.append(batch.join(batches))
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Nobody appends: what was handed in is written, and what is being written is finished."""
         with self._lock:
             self._group.drain()
-            with self._writing:
-                yield
+            yield
 
     def truncate(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on."""
@@ -290,9 +287,8 @@ class RaftStore:
             try:
                 self._group.drain()
             finally:
-                with self._writing:
-                    for part in (self.raft, self.applied, self.log, self._lock_file):
-                        part.close()
+                for part in (self.raft, self.applied, self.log, self._lock_file):
+                    part.close()
 
     def __enter__(self) -> RaftStore:
         return self
