@@ -253,6 +253,7 @@ def main(directory: str) -> None:
         play(cluster)
     finally:
         cluster.kill_all()
+    compare_stores([f"{directory}/{number}/store" for number in range(len(cluster.nodes))])
 
 
 def play(cluster: Cluster) -> None:
@@ -286,6 +287,19 @@ def play(cluster: Cluster) -> None:
         node.start()
     cluster.agreed(cluster.nodes)
     print("all three were killed at once and hold every acknowledged value again")
+
+
+def compare_stores(paths: list[str]) -> None:
+    """What the killed nodes left on disk, read without them."""
+    stores = [RaftStore(path) for path in paths]
+    first = max(store.first_index for store in stores)
+    last = min(store.last_index for store in stores)
+    logs = [list(store.entries(first, last)) for store in stores]
+    for store in stores:
+        store.close()
+    if len(logs[0]) < VALUES_EACH or logs.count(logs[0]) != len(logs):
+        raise RuntimeError(f"the stores disagree between index {first} and {last}")
+    print("the three stores hold the same entries")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ SHOWN = {
         "the leader was killed, another one leads, nothing acknowledged is lost",
         "the killed node is back and has caught up",
         "all three were killed at once and hold every acknowledged value again",
+        "the three stores hold the same entries",
     ],
     "replicate.py": [
         "agreed on LSN 0 to 2",
