@@ -80,7 +80,9 @@ def after(peer: Peer, step: Step) -> Peer:
             return replace(peer, applied=index)
         case Install(index, term, data):
             at = index - peer.snapshot[0]
-            agrees = at == 0 or (0 < at <= len(peer.entries) and peer.entries[at - 1][0] == term)
+            agrees = (at == 0 and term == peer.snapshot[1]) or (
+                0 < at <= len(peer.entries) and peer.entries[at - 1][0] == term
+            )
             return replace(peer, snapshot=(index, term, data), entries=peer.entries[at:] if agrees else ())
 
 
