@@ -112,7 +112,7 @@ def read_table(view: memoryview, first: int, *, newest: bool = True) -> Table | 
     if marker is None:
         message = "the file ends before its entries begin"
         return Damage("index-marker", message, len(view), "ITMZ", "the end of the file")
-    return Table(first, capacity, marker[0], ends, bool(np.any(slots[count:])))
+    return Table(first, capacity, marker.offset, ends, bool(np.any(slots[count:])))
 
 
 def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
@@ -248,12 +248,12 @@ def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHO
     marker = lay.find_segment(head, lay.DATA_TOKEN, need)
     if marker is None:
         raise wrong("snapshot-marker", "the file ends before its data begins", len(head), "DATA", "nothing")
-    if file_size - marker[0] != data_size:
+    if file_size - marker.offset != data_size:
         raise wrong(
             "snapshot-size",
             "the snapshot's data is not whole",
-            marker[0],
+            marker.offset,
             f"{data_size} bytes",
-            f"{file_size - marker[0]} bytes",
+            f"{file_size - marker.offset} bytes",
         )
-    return SnapshotHead(index, term, data_size, marker[0])
+    return SnapshotHead(index, term, data_size, marker.offset)
