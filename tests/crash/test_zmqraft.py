@@ -24,6 +24,7 @@ SUITES = (
     zmqraft_log.SUITE,
     zmqraft_tokens.SUITE,
     zmqraft_upkeep.COMPACT,
+    zmqraft_upkeep.SNAPSHOT,
     zmqraft_upkeep.REPAIR,
 )
 IMAGES_MIN = 5_000

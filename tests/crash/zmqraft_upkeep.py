@@ -1,4 +1,4 @@
-"""Crash scenarios of upkeep: compaction and repair finish, or leave what was there."""
+"""Crash scenarios of upkeep: snapshot, compaction and repair finish, or leave what was there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from tests.crash.zmqraft_peer import NOW, ROOT, Peer, opened, shown
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.dialect import GivenState, no_progress
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
 from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
+from flintlog.dialects.zmqraft.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 
@@ -63,23 +64,37 @@ def compact(disk: Disk, history: History[str]) -> None:
     history.acknowledge("compact")
 
 
+def snapshot(disk: Disk, history: History[str]) -> None:
+    history.issue("snapshot")
+    given = GivenState("a file", None, lambda: iter([b"sta", b"te"]))
+    plan_snapshot(disk, ROOT, COVERED, given).apply()
+    history.acknowledge("snapshot")
+
+
 def repair(disk: Disk, history: History[str]) -> None:
     history.issue("repair")
     plan_repair(disk, ROOT, lambda: NOW).apply()
     history.acknowledge("repair")
 
 
-class CompactOracle:
-    """The peer is the same whether the files are gone or not."""
+ALL_ENTRIES = tuple((1, data) for data in DATAS)
+WITHOUT_SNAPSHOT = Peer(1, "me", 0, (0, 0, b""), ALL_ENTRIES)
+WITH_SNAPSHOT = Peer(1, "me", 0, (COVERED, 1, b"state"), ALL_ENTRIES[COVERED:])
+
+
+class SameOracle:
+    """The peer is one of those given; the last of them once the verb returned."""
+
+    def __init__(self, *allowed: Peer) -> None:
+        self._allowed = allowed
 
     def recover(self, disk: Disk) -> Peer:
         with opened(disk) as store:
             return shown(store)
 
     def check(self, observed: Peer, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
-        entries = tuple((1, data) for data in DATAS[COVERED:])
-        expected = Peer(1, "me", 0, (COVERED, 1, b"state"), entries)
-        return None if observed == expected else f"{observed} is not {expected}"
+        allowed = self._allowed[-1:] if acknowledged else self._allowed
+        return None if observed in allowed else f"{observed} is none of {allowed}"
 
     def extend(self, disk: Disk, observed: Peer) -> Peer:
         with opened(disk) as store:
@@ -134,8 +149,13 @@ def _contents(disk: Disk, directory: str) -> list[bytes]:
 
 COMPACT = Suite(
     "tests.crash.zmqraft_upkeep:COMPACT",
-    CompactOracle(),
+    SameOracle(WITH_SNAPSHOT),
     (Scenario("compact-verb", compact, prepare=written_with_snapshot, atomic_bytes=4),),
+)
+SNAPSHOT = Suite(
+    "tests.crash.zmqraft_upkeep:SNAPSHOT",
+    SameOracle(WITHOUT_SNAPSHOT, WITH_SNAPSHOT),
+    (Scenario("given-snapshot-verb", snapshot, prepare=written, atomic_bytes=4),),
 )
 REPAIR = Suite(
     "tests.crash.zmqraft_upkeep:REPAIR",

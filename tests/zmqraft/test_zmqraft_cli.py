@@ -112,11 +112,8 @@ def test_compact_removes_what_the_snapshot_covers(tmp_path, run):
     assert "nothing to do" in run("compact", path)[2]
 
 
-def test_snapshot_and_migrate_are_refused_with_a_reason(peer, tmp_path, run):
+def test_migrate_is_refused_with_a_reason(peer, tmp_path, run):
     path = peer("01_few")
     before = snapshot_of(path)
-    status, _, text = run("snapshot", path)
-    assert status == 3
-    assert "application" in text
     assert run("migrate", path, "--edition", "designed", "--to", tmp_path / "new")[0] == 3
     assert snapshot_of(path) == before

@@ -250,6 +250,11 @@ class RaftStore:
     def snapshot_term(self) -> int:
         return self.log.snapshot.term
 
+    @property
+    def snapshot_size(self) -> int:
+        """How many bytes of data the snapshot has."""
+        return self.log.snapshot.size
+
     def snapshot(self, index: int, data: bytes | Iterable[bytes], *, prune: bool = True) -> None:
         """Write a snapshot of the state after `index`, and remove the files that it covers."""
         with self._quiet():
