@@ -26,6 +26,7 @@ SUITES = (
     zmqraft_upkeep.COMPACT,
     zmqraft_upkeep.SNAPSHOT,
     zmqraft_upkeep.REPAIR,
+    zmqraft_upkeep.REPAIR_COVERED,
 )
 IMAGES_MIN = 5_000
 

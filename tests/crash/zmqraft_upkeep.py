@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.crash.zmqraft_peer import NOW, ROOT, Peer, opened, shown
 
@@ -13,6 +14,7 @@ from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
 from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
 from flintlog.dialects.zmqraft.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
+from flintlog.errors import DamageError
 from flintlog.testing import History, Scenario, Suite
 
 DATAS = [b"entry %d" % number * 3 for number in range(14)]
@@ -51,6 +53,12 @@ def damaged_everywhere(disk: Disk, history: History[str]) -> None:
     _poke(disk, "snap", 0, b"not a snapshot")
     with disk.open(f"{ROOT}/raft.pers", "write") as file:
         file.pwrite(b"\xc1", file.size())
+
+
+def damaged_below_the_snapshot(disk: Disk, history: History[str]) -> None:
+    """The header of a file that the snapshot covers: it opens no more, and nothing in it is needed."""
+    written_with_snapshot(disk, history)
+    _poke(disk, index_path(4), 0, b"not a token")
 
 
 def _poke(disk: Disk, name: str, offset: int, data: bytes) -> None:
@@ -100,6 +108,36 @@ class SameOracle:
         with opened(disk) as store:
             store.append([Entry(2, b"one more")])
         return Peer(1, "me", 0, observed.snapshot, (*observed.entries, (2, b"one more")))
+
+
+class CoveredOracle:
+    """Refused as before, or repaired with nothing lost; every original entry is kept or still in its place."""
+
+    def recover(self, disk: Disk) -> tuple[Peer | None, bool]:
+        try:
+            with opened(disk) as store:
+                return shown(store), _kept(disk)
+        except DamageError:
+            return None, _kept(disk)
+
+    def check(
+        self, observed: tuple[Peer | None, bool], issued: Sequence[str], acknowledged: Sequence[str]
+    ) -> str | None:
+        peer, kept = observed
+        if not kept:
+            return "an original entry is gone"
+        if peer is None:
+            return "the repair was acknowledged and the directory refuses to open" if acknowledged else None
+        return None if peer == WITH_SNAPSHOT else f"{peer} is not {WITH_SNAPSHOT}"
+
+    def extend(self, disk: Disk, observed: tuple[Peer | None, bool]) -> tuple[Peer | None, bool]:
+        if observed[0] is None:
+            plan = plan_repair(disk, ROOT, lambda: NOW + 60)
+            assert not plan.lost
+            plan.apply()
+        with opened(disk) as store:
+            store.append([Entry(2, b"one more")])
+        return replace(WITH_SNAPSHOT, entries=(*WITH_SNAPSHOT.entries, (2, b"one more"))), True
 
 
 Observed = tuple[str, tuple[bytes, ...], bool]
@@ -165,4 +203,9 @@ REPAIR = Suite(
         Scenario("repair-over-directories", repair, prepare=damaged_before_another_directory, atomic_bytes=4),
         Scenario("repair-all-files-of-a-peer", repair, prepare=damaged_everywhere, atomic_bytes=4),
     ),
+)
+REPAIR_COVERED = Suite(
+    "tests.crash.zmqraft_upkeep:REPAIR_COVERED",
+    CoveredOracle(),
+    (Scenario("repair-below-the-snapshot", repair, prepare=damaged_below_the_snapshot, atomic_bytes=4),),
 )
