@@ -146,7 +146,7 @@ def test_a_directory_in_use_and_a_damaged_one_are_refused(peer, state, flintlog)
     (peer / index_path(4)).unlink()
     before = snapshot_of(peer)
     status, _, talk = flintlog("snapshot", peer, "--as-of", 9, "--data", state)
-    assert (status, "index 4 to 7 are missing" in talk) == (3, True)
+    assert (status, "missing before this file: index 4 to 7" in talk) == (3, True)
     assert snapshot_of(peer) == before
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.scan import SnapshotHead
 
@@ -119,9 +120,9 @@ def _start(first: int, covered: int) -> Finding:
 
 def _gap(first: int, expected: int) -> Finding:
     if expected < first:
-        code, message = "log-gap", f"index {expected} to {first - 1} are missing before this file"
+        code, message = "log-gap", f"missing before this file: index {span(expected, first - 1)}"
     else:
-        code, message = "log-overlap", f"index {first} to {expected - 1} stand in the file before, too"
+        code, message = "log-overlap", f"in the file before, too: index {span(first, expected - 1)}"
     return Finding(
         Severity.CORRUPT, code, message, lay.index_path(first), 16, f"index {expected}", f"index {first}"
     )
