@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding, Severity, damage_finding
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.errors import DamageError
 
@@ -219,6 +219,11 @@ class SnapshotHead:
     term: int
     size: int
     data_start: int
+
+
+def snapshot_finding(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
+    """What is wrong with a snapshot, as verify tells it; a version that is not known is no damage."""
+    return damage_finding(error, Severity.UNSUPPORTED if error.code == "snapshot-version" else severity)
 
 
 def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHOT_FILE) -> SnapshotHead:

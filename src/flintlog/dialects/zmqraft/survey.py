@@ -14,7 +14,7 @@ from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_snapshot_file
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, Loaded, load
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, Loaded, load_file
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
@@ -150,7 +150,7 @@ def _read_snapshot(found: Survey) -> None:
         severity = Severity.CORRUPT
         if substitute(found) is not None:
             severity = Severity.REPAIRABLE
-        found.findings.append(damage_finding(error, severity))
+        found.findings.append(scan.snapshot_finding(error, severity))
 
 
 def substitute(found: Survey) -> str | None:
@@ -209,9 +209,9 @@ def _find_range(found: Survey) -> None:
 def _read_state(found: Survey, name: str) -> None:
     if name not in found.listing.sizes:
         return
-    raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)
     try:
-        loaded = load(raw, PROPERTIES_OF[name], name)
+        with found.disk.open(posixpath.join(found.path, name)) as file:
+            loaded = load_file(file, PROPERTIES_OF[name])
     except DamageError as error:
         found.states[name] = None
         found.findings.append(damage_finding(error))

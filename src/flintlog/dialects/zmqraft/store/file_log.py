@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import batch, scan
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
@@ -92,7 +93,7 @@ class FileLog:
         try:
             return read_snapshot_file(self._disk, self._path, lay.SNAPSHOT_FILE)
         except DamageError as error:
-            raise damage_finding(error).error(self._path) from None
+            raise scan.snapshot_finding(error).error(self._path) from None
 
     def _write_empty_snapshot(self) -> None:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
@@ -240,7 +241,7 @@ class FileLog:
     def _check_range(self, first: int, last: int) -> None:
         if not self.first <= first or last > self.last:
             raise RefusedError(
-                f"index {first} to {last} are not all here: the log holds {self.first} to {self.last}",
+                f"index {span(first, last)} is not in the log, which holds {self.first} to {self.last}",
                 file=self._path,
                 advice="Older entries are in the snapshot",
             )

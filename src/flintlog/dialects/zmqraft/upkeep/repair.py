@@ -18,6 +18,7 @@ import msgpack
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Table
@@ -146,7 +147,9 @@ def _plan_log(found: Survey, draft: Draft) -> None:
             continue
         if finding.code in ("log-gap", "log-overlap"):
             before = files[at - 1] + found.count_of(files[at - 1])
-            _lose(found, min(before, first), draft)
+            _lose(found, before, draft)
+            if before > first:
+                draft.lost.append(f"what the later file says of index {span(first, before - 1)}")
             _aside(found, files[at:], draft)
         else:
             _plan_damage(found, at, finding, draft)
@@ -236,7 +239,7 @@ def _lose(found: Survey, first: int, draft: Draft) -> None:
     if last_file.count is None:
         draft.lost.append(f"index {first} on, to the end of the log")
     elif first <= found.range.last:
-        draft.lost.append(f"index {first} to {found.range.last}")
+        draft.lost.append(f"index {span(first, found.range.last)}")
 
 
 # The state files
