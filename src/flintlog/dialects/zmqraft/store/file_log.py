@@ -10,6 +10,7 @@ import posixpath
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
 from flintlog.dialects.zmqraft.store.index_file import IndexFile
+from flintlog.dialects.zmqraft.store.request_index import RequestIndex
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import trim_history
@@ -54,6 +56,7 @@ class FileLog:
         self._data_size_max = data_size_max
         self._failstop = failstop or FailStop(self._path)
         self._readers: OrderedDict[int, tuple[memoryview, Entries]] = OrderedDict()
+        self._requests = RequestIndex()
         self.findings: list[Finding] = []
         self._open(capacity)
 
@@ -225,17 +228,23 @@ class FileLog:
         return view, entries[first - base : last - base + 1]
 
     def find_request(self, request_id: bytes) -> int | None:
-        """The index of the newest entry with this request id. Reads files from the last backwards."""
+        """The index of the newest entry with this request id; `RequestIndex` tells what it costs."""
+        if len(request_id) != lay.REQUEST_ID_SIZE:
+            raise UsageError(f"a request id has {lay.REQUEST_ID_SIZE} bytes, not {len(request_id)}")
         if request_id == lay.NO_REQUEST:
             return None
-        wanted = np.void(request_id)
-        for base in reversed(self._firsts):
-            if base + self._capacity <= self.first and base != self._firsts[-1]:
-                continue
-            view, entries = self._read_file(base)
-            hits = np.flatnonzero(scan.request_ids(view, entries) == wanted)
-            if len(hits) and base + int(hits[-1]) >= self.first:
-                return base + int(hits[-1])
+        found = self._requests.find_in_last(self._last, self._disk, request_id)
+        if found is not None:
+            return found if found >= self.first else None
+        for following, base in pairwise(reversed(self._firsts)):
+            if following <= self.first:
+                break  # the snapshot covers the rest
+            for index in self._requests.find_in_closed(base, self._read_file, request_id):
+                if (
+                    index >= self.first
+                    and next(self.raw_entries(index, index))[: lay.REQUEST_ID_SIZE] == request_id
+                ):
+                    return index
         return None
 
     def _check_range(self, first: int, last: int) -> None:
@@ -318,12 +327,18 @@ class FileLog:
                 self._last.close()
                 while self._firsts[-1] >= first_gone and len(self._firsts) > 1:
                     gone = self._firsts.pop()
-                    self._readers.pop(gone, None)
+                    self._forget(gone)
                     self._unlink(gone)  # from the last one down, so that a crash leaves no gap
                 self._last = self._open_file(self._firsts[-1])
-            self._readers.pop(self._last.first, None)
+            self._forget(self._last.first)
+            self._requests.forget_last()
             self._last.truncate(min(first_gone - self._last.first, self._last.count))
             self._set_last_term()
+
+    def _forget(self, first: int) -> None:
+        """What was learned of a closed file counts no more."""
+        self._readers.pop(first, None)
+        self._requests.forget(first)
 
     def _unlink(self, first: int) -> None:
         path = posixpath.join(self._path, lay.index_path(first))
@@ -383,6 +398,7 @@ class FileLog:
     def _put_log_aside(self) -> None:
         self._last.close()
         self._readers.clear()
+        self._requests.clear()
         self._move_log_aside()
         self._begin(self.snapshot.index + 1)
 
@@ -398,7 +414,7 @@ class FileLog:
         keep = max(bisect_right(self._firsts, self.snapshot.index) - 1, 0)
         with self._failstop.guard():
             for first in self._firsts[:keep]:
-                self._readers.pop(first, None)
+                self._forget(first)
                 self._disk.unlink(posixpath.join(self._path, lay.index_path(first)))
         del self._firsts[:keep]
         return keep
