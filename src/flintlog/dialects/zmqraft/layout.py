@@ -37,7 +37,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -96,8 +96,7 @@ def is_scratch(entry: str, name: str) -> bool:
     return entry.startswith(name) and SCRATCH.fullmatch(entry, len(name)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of the log."""
 
     term: int
