@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,16 @@ class Payloads:
     def __len__(self) -> int:
         return len(self.start)
 
+    def split(self, size_max: int) -> Iterator[Payloads]:
+        """Pieces whose records are about so long, in order."""
+        size = np.cumsum(sizes(np.zeros(len(self), np.uint64), self.length))
+        begin = 0
+        while begin < len(self):
+            done = int(size[begin - 1]) if begin else 0
+            end = max(int(np.searchsorted(size, done + size_max, side="right")), begin + 1)
+            yield Payloads(self.buffer, self.start[begin:end], self.length[begin:end])
+            begin = end
+
     @staticmethod
     def of(data: Sequence[bytes] | pa.Array | pa.ChunkedArray) -> Payloads:
         """From a list of byte strings, or from an Arrow column of them without copying it."""
@@ -50,7 +60,9 @@ def _of_arrow(data: Any) -> Payloads:
         raise UsageError("a session's data cannot be null", advice="Use an empty byte string")
     large = isinstance(array, pa.LargeBinaryArray | pa.LargeStringArray)
     _, raw, values = array.buffers()
-    offsets = np.frombuffer(raw, np.int64 if large else np.int32)[array.offset : array.offset + len(array) + 1]
+    offsets = np.frombuffer(raw, np.int64 if large else np.int32)[
+        array.offset : array.offset + len(array) + 1
+    ]
     start = offsets[:-1].astype(np.int64)
     return Payloads(memoryview(values or b""), start, np.diff(offsets).astype(np.int64))
 
@@ -69,7 +81,9 @@ def _uvarint_size(values: Ids) -> Ints:
     return size
 
 
-def encode(replay_time: int, term: Ids, index: Ids, topic: NDArray[np.int32], attempts: Ids, data: Payloads) -> bytearray:
+def encode(
+    replay_time: int, term: Ids, index: Ids, topic: NDArray[np.int32], attempts: Ids, data: Payloads
+) -> bytearray:
     """Records that are all due at the same time, back to back."""
     ends = offsets_of(sizes(attempts, data.length))
     out = bytearray(int(ends[-1]))
@@ -87,6 +101,19 @@ def encode(replay_time: int, term: Ids, index: Ids, topic: NDArray[np.int32], at
         data.length,
     )
     return out
+
+
+def encode_new(replay_time: int, first: lay.StateID, topic: int, data: Payloads) -> bytearray:
+    """Records of sessions that never waited before, with ids that follow each other."""
+    count = len(data)
+    return encode(
+        replay_time,
+        np.full(count, first.term, np.uint64),
+        np.arange(count, dtype=np.uint64) + np.uint64(first.index),
+        np.full(count, topic, np.int32),
+        np.zeros(count, np.uint64),
+        data,
+    )
 
 
 @kernel

@@ -1,11 +1,12 @@
 """The bytes of mpy6a: sessions that wait, descriptors of the files they wait in, and two logs.
 
 All integers are little-endian. A *uvarint* is 7 bits a byte, low group first, high bit set while more follows.
-A *state id* is two u64: the leader's term (never 0) and the index of the operation in it.
+*bytes* are a uvarint and as many bytes. A *state id* is two u64: the leader's term (never 0) and the index of
+the operation in it.
 
 `<delay>@<YYYYMMDDHH>[-n].data`, one chain of files for each delay: records back to back, nothing else.
 
-    replay time u64, Unix seconds | session id: term u64, index u64 | topic i32 | attempts uvarint | length uvarint | data
+    replay time u64, Unix seconds | session id: term u64, index u64 | topic i32 | attempts uvarint | bytes data
 
 `state.snapshot`: one descriptor for each file, in the order of creation, up to the end of the file.
 
@@ -76,7 +77,7 @@ class StateID(NamedTuple):
     """Which operation of which leader. Compares in the order of operations."""
 
     term: int
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method of that name is not used
 
     def following(self, count: int = 1) -> StateID:
         return StateID(self.term, self.index + count)
@@ -88,7 +89,7 @@ class StateID(NamedTuple):
 ZERO = StateID(0, 0)
 
 
-class Malformed(Exception):
+class MalformedError(Exception):
     """Bytes that do not mean anything here; whoever knows the place says where."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -115,14 +116,14 @@ def read_uvarint(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     value = 0
     for count in range(10):
         if at + count >= len(buffer):
-            raise Malformed("cut", "the bytes end inside a number")
+            raise MalformedError("cut", "the bytes end inside a number")
         byte = buffer[at + count]
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             if value > UINT64_MAX:
                 break
             return value, at + count + 1
-    raise Malformed("number", "a number has more than 64 bits")
+    raise MalformedError("number", "a number has more than 64 bits")
 
 
 def encode_state_id(state_id: StateID) -> bytes:
@@ -131,7 +132,7 @@ def encode_state_id(state_id: StateID) -> bytes:
 
 def read_state_id(buffer: bytes | memoryview, at: int) -> StateID:
     if at + _STATE_ID.size > len(buffer):
-        raise Malformed("cut", "the bytes end inside a state id")
+        raise MalformedError("cut", "the bytes end inside a state id")
     return StateID(*_STATE_ID.unpack_from(buffer, at))
 
 
@@ -142,19 +143,19 @@ def encode_bytes(data: bytes) -> bytes:
 def read_bytes(buffer: bytes | memoryview, at: int) -> tuple[bytes, int]:
     size, at = read_uvarint(buffer, at)
     if size > len(buffer) - at:
-        raise Malformed("cut", f"{size} bytes are announced, {len(buffer) - at} follow")
+        raise MalformedError("cut", f"{size} bytes are announced, {len(buffer) - at} follow")
     return bytes(buffer[at : at + size]), at + size
 
 
 def read_u32(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     if at + 4 > len(buffer):
-        raise Malformed("cut", "the bytes end inside a number of four bytes")
+        raise MalformedError("cut", "the bytes end inside a number of four bytes")
     return _U32.unpack_from(buffer, at)[0], at + 4
 
 
 def read_u64(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     if at + 8 > len(buffer):
-        raise Malformed("cut", "the bytes end inside a number of eight bytes")
+        raise MalformedError("cut", "the bytes end inside a number of eight bytes")
     return _U64.unpack_from(buffer, at)[0], at + 8
 
 
@@ -208,7 +209,7 @@ def encode_record(record: Record) -> bytes:
 def read_record(buffer: bytes | memoryview, at: int) -> tuple[Record, int]:
     """The record at `at`, and where it ends."""
     if at + RECORD_HEADER_SIZE > len(buffer):
-        raise Malformed("cut", "the bytes end inside a record")
+        raise MalformedError("cut", "the bytes end inside a record")
     replay_time, term, index, topic = _HEADER.unpack_from(buffer, at)
     attempts, at = read_uvarint(buffer, at + RECORD_HEADER_SIZE)
     data, at = read_bytes(buffer, at)
@@ -258,19 +259,19 @@ def read_descriptor(buffer: bytes | memoryview, at: int) -> tuple[Descriptor, in
     last = read_state_id(buffer, at + 16)
     at += 32
     if at >= len(buffer):
-        raise Malformed("cut", "the bytes end inside a descriptor")
+        raise MalformedError("cut", "the bytes end inside a descriptor")
     flags = buffer[at]
     offset, at = read_uvarint(buffer, at + 1)
     length, at = read_uvarint(buffer, at)
     replay, at = read_u64(buffer, at)
     if flags & ~(WRITTEN | READ):
-        raise Malformed("flags", f"{name} has flags {flags:#04x}, of which only 0x03 have a meaning")
+        raise MalformedError("flags", f"{name} has flags {flags:#04x}, of which only 0x03 have a meaning")
     if created.term == 0 or last.term == 0:
-        raise Malformed("term", f"{name} was touched in term 0, which does not exist")
+        raise MalformedError("term", f"{name} was touched in term 0, which does not exist")
     if last < created:
-        raise Malformed("order", f"{name} was touched at {last}, before it was created at {created}")
+        raise MalformedError("order", f"{name} was touched at {last}, before it was created at {created}")
     if offset > length:
-        raise Malformed("offset", f"{name} is read up to byte {offset} and {length} bytes long")
+        raise MalformedError("offset", f"{name} is read up to byte {offset} and {length} bytes long")
     return Descriptor(name, created, last, flags, offset, length, replay), at
 
 
@@ -278,7 +279,7 @@ def read_name(raw: bytes) -> str:
     """A data file's name as it stands in a descriptor or an operation."""
     name = raw.decode("ascii", "backslashreplace")
     if parse_name(name) is None:
-        raise Malformed("name", f"{name[:80]!r} is not the name of a data file")
+        raise MalformedError("name", f"{name[:80]!r} is not the name of a data file")
     return name
 
 
@@ -294,7 +295,7 @@ def read_snapshot(buffer: bytes | memoryview) -> Iterator[tuple[int, Descriptor]
         begin = at
         try:
             descriptor, at = read_descriptor(buffer, at)
-        except Malformed as problem:
+        except MalformedError as problem:
             raise DamageError(
                 f"descriptor: {problem.message}",
                 code=f"snapshot-{problem.code}",
@@ -314,10 +315,10 @@ def encode_log_header(frame: int, limit: int) -> bytes:
 def read_log_header(buffer: bytes | memoryview) -> tuple[int, int]:
     """Frame size and greatest payload."""
     if len(buffer) < LOG_HEADER_SIZE:
-        raise Malformed("header", f"a header of {LOG_HEADER_SIZE} bytes is cut to {len(buffer)}")
+        raise MalformedError("header", f"a header of {LOG_HEADER_SIZE} bytes is cut to {len(buffer)}")
     frame, limit = _LOG_HEADER.unpack_from(buffer)
     if frame > FRAME_SIZE_MAX or limit < EVENT_SIZE_MIN or frame < limit:
-        raise Malformed("header", f"frames of {frame} bytes with payloads up to {limit} cannot be")
+        raise MalformedError("header", f"frames of {frame} bytes with payloads up to {limit} cannot be")
     return frame, limit
 
 
@@ -384,9 +385,9 @@ def read_change(payload: bytes | memoryview) -> Change:
         delay, at = read_u32(payload, at)
         now, at = read_u64(payload, at)
         if delay == 0:
-            raise Malformed("delay", "a file cannot be bound to a delay of 0 seconds")
+            raise MalformedError("delay", "a file cannot be bound to a delay of 0 seconds")
         if now + delay > TIME_MAX:
-            raise Malformed("time", f"{now} is not a time in seconds")
+            raise MalformedError("time", f"{now} is not a time in seconds")
         change = Create(delay, now)
     elif code == SHIFT:
         raw, at = read_bytes(payload, at)
@@ -396,7 +397,7 @@ def read_change(payload: bytes | memoryview) -> Change:
         raw, at = read_bytes(payload, at)
         change = _NAMED[code](read_name(raw))
     else:
-        raise Malformed("unknown", f"{code} is not the code of an operation")
+        raise MalformedError("unknown", f"{code} is not the code of an operation")
     if at != len(payload):
-        raise Malformed("trailing", f"{len(payload) - at} bytes follow the operation")
+        raise MalformedError("trailing", f"{len(payload) - at} bytes follow the operation")
     return change

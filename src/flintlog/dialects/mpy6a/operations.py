@@ -24,7 +24,7 @@ Codes 1 to 5 are those of `state.log`. The others:
 and, at the beginning of the file, the checkpoint that the operations continue:
 
     32 base      uvarint: number of open sessions, then of places done with | u64 length of exhausted.sessions
-                 | uvarint length of the descriptors | descriptors | for each place: bytes name, uvarint offset, uvarint size
+                 | bytes descriptors | for each place: bytes name, uvarint offset, uvarint size
     33 open      an open session: session id | last changed by: state id | i32 topic | uvarint attempts
                  | bytes name, empty for one that never waited | uvarint offset | uvarint size | data
 """
@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.dialects.mpy6a import layout as lay
-from flintlog.dialects.mpy6a.layout import Change, Descriptor, Malformed, StateID
+from flintlog.dialects.mpy6a.layout import Change, Descriptor, MalformedError, StateID
 
 NEW, APPEND, REPLACE, DROP, STORE, PUT, TAKE, FINISH, AGAIN, EXHAUST = range(6, 16)
 BASE, OPEN = 32, 33
@@ -84,7 +84,7 @@ class Store(NamedTuple):
 
 class Put(NamedTuple):
     delay: int
-    count: int
+    number: int
     records: Bytes
 
 
@@ -302,7 +302,7 @@ def decode(payload: memoryview) -> Operation:
 def decode_base(payload: memoryview) -> Base:
     body = payload[4 : len(payload) - CHECKSUM_SIZE]
     if int.from_bytes(payload[:4], "little") != BASE:
-        raise Malformed("base", "the log does not begin with a checkpoint")
+        raise MalformedError("base", "the log does not begin with a checkpoint")
     sessions, at = lay.read_uvarint(body, 0)
     places, at = lay.read_uvarint(body, at)
     exhausted, at = lay.read_u64(body, at)
@@ -322,7 +322,7 @@ def decode_base(payload: memoryview) -> Base:
 
 def decode_open(payload: memoryview) -> Open:
     if int.from_bytes(payload[:4], "little") != OPEN:
-        raise Malformed("base", "the checkpoint announces more open sessions than it has")
+        raise MalformedError("base", "the checkpoint announces more open sessions than it has")
     body = payload[4 : len(payload) - CHECKSUM_SIZE]
     session, at = _read_session(body, 0)
     last_change, at = _read_session(body, at)
@@ -339,4 +339,4 @@ def _read_i32(body: memoryview, at: int) -> tuple[int, int]:
 
 def _expect_end(body: memoryview, at: int) -> None:
     if at != len(body):
-        raise Malformed("trailing", f"{len(body) - at} bytes follow the operation")
+        raise MalformedError("trailing", f"{len(body) - at} bytes follow the operation")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a.layout import Descriptor, Malformed, Record, StateID
+from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, Record, StateID
 from flintlog.dialects.mpy6a.operations import Base, Bytes, Open, Operation, Place
 
 
@@ -30,16 +30,16 @@ class File:
     length: int
     replay: int
     last_time: int  # the replay time of its last record, or what bounds that of the first
-    finished: dict[int, int] = field(default_factory=dict)  # offset to size: done with, behind one that is not
+    finished: dict[int, int] = field(
+        default_factory=dict
+    )  # offset to size: done with, behind one that is not
 
     @property
     def written(self) -> bool:
         return bool(self.flags & lay.WRITTEN)
 
     def descriptor(self) -> Descriptor:
-        return Descriptor(
-            self.name, self.id, self.last_id, self.flags, self.offset, self.length, self.replay
-        )
+        return Descriptor(self.name, self.id, self.last_id, self.flags, self.offset, self.length, self.replay)
 
     @staticmethod
     def of(descriptor: Descriptor) -> File:
@@ -113,8 +113,8 @@ Effect = Written | Logged | Created | Removed | SetAside
 class Machine:
     """The state of one store in memory: files in chains, sessions that are open."""
 
-    def __init__(self, files: Iterable[File] = (), last: StateID = StateID(1, 0)) -> None:
-        self.last = last
+    def __init__(self, files: Iterable[File] = (), last: StateID | None = None) -> None:
+        self.last = last or StateID(1, 0)
         self.files: dict[str, File] = {}
         self.chains: dict[int, list[File]] = {}
         self.sessions: dict[StateID, OpenSession] = {}
@@ -167,13 +167,13 @@ class Machine:
     # One operation
 
     def apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
-        """Change the state; `Malformed` when the operation does not fit it, and then nothing has changed."""
+        """Change the state; `MalformedError` when the operation does not fit it, and then nothing has changed."""
         if state_id <= self.last:
-            raise Malformed("order", f"it comes after {self.last}")
+            raise MalformedError("order", f"it comes after {self.last}")
         effects = self._apply(state_id, operation)
         self.last = state_id
         if isinstance(operation, ops.Put):
-            self.last = state_id.following(operation.count - 1)
+            self.last = state_id.following(operation.number - 1)
         return effects
 
     def _apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
@@ -223,7 +223,9 @@ class Machine:
         match change:
             case lay.Create(delay, now):
                 if self.tail(delay) is not None:
-                    raise Malformed("two-writers", f"the delay of {delay} s has a file that is being written")
+                    raise MalformedError(
+                        "two-writers", f"the delay of {delay} s has a file that is being written"
+                    )
                 name = lay.data_name(delay, now, self.files)
                 replay = now + delay
                 self._add(File(name, delay, state_id, state_id, lay.WRITTEN, 0, 0, replay, replay))
@@ -231,7 +233,7 @@ class Machine:
             case lay.StopWriting(name):
                 file = self._file(name)
                 if not file.written:
-                    raise Malformed("not-written", f"{name} is not being written")
+                    raise MalformedError("not-written", f"{name} is not being written")
                 file.flags &= ~lay.WRITTEN
                 file.last_id = state_id
                 return [event]
@@ -248,7 +250,7 @@ class Machine:
             case lay.Shift(name, size):
                 file = self._file(name)
                 if file.offset + size > file.length:
-                    raise Malformed(
+                    raise MalformedError(
                         "shift",
                         f"{name} is read up to byte {file.offset} of {file.length}, and {size} more cannot be",
                     )
@@ -263,7 +265,7 @@ class Machine:
     def _session(self, session: StateID) -> OpenSession:
         found = self.sessions.get(session)
         if found is None:
-            raise Malformed("session", f"there is no open session {session}")
+            raise MalformedError("session", f"there is no open session {session}")
         return found
 
     def _open(self, session: OpenSession) -> None:
@@ -297,17 +299,19 @@ class Machine:
     def _file(self, name: str) -> File:
         found = self.files.get(name)
         if found is None:
-            raise Malformed("file", f"{name} is not known")
+            raise MalformedError("file", f"{name} is not known")
         return found
 
     def _append(self, state_id: StateID, delay: int, records: Bytes) -> Effect:
         """Records that are all due at the same time, behind the others of their delay."""
         file = self.tail(delay)
         if file is None:
-            raise Malformed("no-file", f"no file of the delay of {delay} s is being written")
+            raise MalformedError("no-file", f"no file of the delay of {delay} s is being written")
         due = int.from_bytes(records[:8], "little")
         if due < file.last_time:
-            raise Malformed("time", f"{file.name} has sessions due at {file.last_time}, and these are due at {due}")
+            raise MalformedError(
+                "time", f"{file.name} has sessions due at {file.last_time}, and these are due at {due}"
+            )
         effect = Written(file.name, file.length, records)
         file.length += len(records)
         file.last_id = state_id
@@ -317,7 +321,7 @@ class Machine:
     def _check(self, place: Place) -> File:
         file = self._file(place.name)
         if place.offset < file.offset or place.offset + place.size > file.length or place.size == 0:
-            raise Malformed("place", f"{place.name} has no unread records at byte {place.offset}")
+            raise MalformedError("place", f"{place.name} has no unread records at byte {place.offset}")
         return file
 
     def _finish(self, place: Place) -> None:

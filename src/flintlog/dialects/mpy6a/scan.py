@@ -2,8 +2,8 @@
 
 One pass, compiled for large input. Where each thing stands and what its fields are; data stays where it is.
 
-*Torn or damaged.* The last file of a chain and the logs grow by one write and one sync at a time. What a crash can leave
-at their end is torn, and nothing acknowledged stood there:
+*Torn or damaged.* The last file of a chain and the logs grow by one write and one sync at a time. What a crash
+can leave at their end is torn, and nothing acknowledged stood there:
 
 - a record or event that the file's end cuts,
 - zeros up to the end,
@@ -12,8 +12,9 @@ at their end is torn, and nothing acknowledged stood there:
 - in `operations.log`, which has checksums, a bad event with no good one behind it, or with a sector of zeros before
   those, all within the size of one commit.
 
-A good record or event behind a cut one is damage, and so is everything else: times that go back, term 0 or replay time 0
-before other bytes, numbers of more than 64 bits. In a file that is no longer written everything is damage.
+A good record or event behind a cut one is damage, and so is everything else: times that go back, term 0 or
+replay time 0 before other bytes, numbers of more than 64 bits. In a file that is no longer written everything
+is damage.
 """
 
 from __future__ import annotations
@@ -62,6 +63,16 @@ def _le32(buffer: Any, at: int) -> Any:
     value = np.int64(0)
     for index in range(4):
         value |= np.int64(buffer[place + np.uint64(index)]) << (8 * index)
+    return value
+
+
+def _signed(value: Any) -> Any:
+    return np.int64(value)
+
+
+@helper(compiled=_signed)
+def signed(value: int) -> int:
+    """The same number; compiled, an unsigned one and a signed one would make a float."""
     return value
 
 
@@ -196,7 +207,7 @@ def _scan_records(
         record_term = le64(buffer, at + 8)
         if record_term == 0:
             return count, at, TERM
-        due = np.int64(time)
+        due = signed(time)
         if due < previous:
             return count, at, ORDER
         record_topic = le32(buffer, at + 24)
@@ -215,8 +226,8 @@ def _scan_records(
         topic[count] = record_topic - (1 << 32) if record_topic >= (1 << 31) else record_topic
         attempts[count] = record_attempts
         data[count] = place
-        length[count] = np.int64(data_size)
-        place += np.int64(data_size)
+        length[count] = signed(data_size)
+        place += signed(data_size)
         size[count] = place - at
         if ordered:
             previous = due
@@ -265,7 +276,8 @@ def record_batches(
 
 
 def no_records() -> Records:
-    return Records(*(np.empty(0, dtype) for dtype in RECORD_TYPES))
+    columns: list[Any] = [np.empty(0, dtype) for dtype in RECORD_TYPES]
+    return Records(*columns)
 
 
 def concatenate(parts: list[Records]) -> Records:
@@ -297,7 +309,9 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
         return None
     at, left = stop.offset, len(buffer) - stop.offset
     if written and zeros_from(buffer, at) == at:
-        return Damage("record-zeros", "torn tail: zeros follow the last record", "a record", f"{left} zeros", True)
+        return Damage(
+            "record-zeros", "torn tail: zeros follow the last record", "a record", f"{left} zeros", True
+        )
     torn = written and (
         (stop.reason == CUT and not _record_behind(buffer, at, before))
         or (stop.reason in (ORDER, TIME) and lacks_commit(buffer, at, before))
@@ -342,7 +356,7 @@ def _search_record(buffer: Any, start: int, end: int, before: int) -> int:
             term = le64(buffer, at + 8)
             if time >> np.uint64(40) != 0 or term == 0 or term > np.uint64(_PLAUSIBLE_TERM):
                 break
-            due = np.int64(time)
+            due = signed(time)
             if due < previous or due > previous + _AHEAD_SECONDS:
                 break
             _, place = uvarint_at(buffer, at + 28, end)
@@ -351,7 +365,7 @@ def _search_record(buffer: Any, start: int, end: int, before: int) -> int:
             size, place = uvarint_at(buffer, place, end)
             if place < 0 or size > np.uint64(end - place):
                 break
-            at = place + np.int64(size)
+            at = place + signed(size)
             previous = due
         if at == end:
             return begin
@@ -433,11 +447,11 @@ def _scan_events(
             return count, begin, CUT if place == -1 else NUMBER
         if size == 0 or size > np.uint64(limit):
             return count, begin, PAYLOAD
-        if np.int64(size) > rest - (place - at):
+        if signed(size) > rest - (place - at):
             return count, begin, PAYLOAD
-        if np.int64(size) > end - place:
+        if signed(size) > end - place:
             return count, begin, CUT
-        stop = place + np.int64(size)
+        stop = place + signed(size)
         if checked:
             if size < 8:
                 return count, begin, CHECKSUM
@@ -447,7 +461,7 @@ def _scan_events(
         term[count] = event_term
         index[count] = le64(buffer, at + 8)
         payload[count] = place
-        length[count] = np.int64(size)
+        length[count] = signed(size)
         at = stop
         count += 1
 
@@ -464,7 +478,7 @@ class LogScan:
 
 
 def scan_log(buffer: memoryview, *, checked: bool) -> LogScan:
-    """All events of a log; `Malformed` when its header is not one. `checked` events carry checksums."""
+    """All events of a log; `MalformedError` when its header is not one. `checked` events carry checksums."""
     frame, limit = lay.read_log_header(buffer)
     parts: list[list[NDArray[Any]]] = []
     at, reason = lay.LOG_HEADER_SIZE, _FULL
@@ -492,7 +506,9 @@ def judge_log(buffer: memoryview, scan: LogScan, *, checked: bool) -> Damage | N
     if zeros_from(buffer, scan.end) == scan.end:
         if checked:
             return None
-        return Damage("event-zeros", "torn tail: zeros follow the last event", "an event", f"{left} zeros", True)
+        return Damage(
+            "event-zeros", "torn tail: zeros follow the last event", "an event", f"{left} zeros", True
+        )
     torn = _log_is_torn(buffer, scan, checked)
     code, message, expected, found = _describe_event(buffer, scan)
     return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
@@ -504,7 +520,14 @@ def _log_is_torn(buffer: memoryview, scan: LogScan, checked: bool) -> bool:
 
     def behind(begin: int) -> int:
         place: int = _search_event.run(
-            max(len(buffer) - begin, 0), buffer, begin, len(buffer), scan.limit, checked, last.term, last.index
+            max(len(buffer) - begin, 0),
+            buffer,
+            begin,
+            len(buffer),
+            scan.limit,
+            checked,
+            last.term,
+            last.index,
         )
         return place
 
@@ -535,7 +558,7 @@ def _search_event(
         size, place = uvarint_at(buffer, at + 16, end)
         if place < 0 or size < 8 or size > np.uint64(limit) or size > np.uint64(end - place):
             continue
-        stop = place + np.int64(size)
+        stop = place + signed(size)
         if checked:
             if crc32_mpeg2(buffer, at, stop - 4) == le32(buffer, stop - 4):
                 return at

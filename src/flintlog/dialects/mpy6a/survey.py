@@ -1,8 +1,8 @@
 """A directory of sessions, looked at without changing it: what its files say together, and what is wrong.
 
-Where there is an `operations.log`, it decides. Its checkpoint names the files and how much of each was synced; its
-operations say what came behind. The snapshot, the change log and the ends of data files can then be behind, because they
-are not synced one by one: opening writes what they lack.
+Where there is an `operations.log`, it decides. Its checkpoint names the files and how much of each was synced;
+its operations say what came behind. The snapshot, the change log and the ends of data files can then be behind,
+because they are not synced one by one: opening writes what they lack.
 
 Without one the note's rule holds: the snapshot, then the change log, then the ends of the files that are written.
 """
@@ -21,7 +21,7 @@ from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.files import Listing, list_files
-from flintlog.dialects.mpy6a.layout import Malformed, StateID
+from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import (
     Created,
@@ -38,6 +38,9 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
 _LOOKS_MAX = 8
+_EXHAUSTED_BEFORE = (
+    1 << 24
+)  # sessions are exhausted in any order of time, but not in the first half year of 1970
 
 
 @dataclass(slots=True)
@@ -113,7 +116,9 @@ class Survey:
         with self.disk.open(path) as file:
             return file.view(copy=copy)
 
-    def add(self, severity: Severity, code: str, message: str, file: str | None = None, **more: object) -> None:
+    def add(
+        self, severity: Severity, code: str, message: str, file: str | None = None, **more: object
+    ) -> None:
         self.findings.append(Finding(severity, code, message, file, **more))  # type: ignore[arg-type]
 
 
@@ -165,7 +170,11 @@ def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) 
 def _read_note(found: Survey) -> None:
     if lay.CHANGES_FILE not in found.listing.known:
         raise DamageError(
-            "the change log is missing", code="changes-missing", file=lay.CHANGES_FILE, expected="a log", found="none"
+            "the change log is missing",
+            code="changes-missing",
+            file=lay.CHANGES_FILE,
+            expected="a log",
+            found="none",
         )
     files: dict[str, File] = {}
     last = StateID(0, 0)
@@ -195,17 +204,30 @@ def _read_changes(found: Survey, view: memoryview, snapshot: StateID) -> None:
     log = found.log = _scan(found, view, checked=False)
     machine = found.machine
     previous = StateID(0, 0)
+    changes: list[tuple[int, StateID, lay.Change]] = []
+    deleted: dict[str, int] = {}  # the last row that deletes a file
     for row in range(len(log.events)):
         state_id = log.events.state_id(row)
-        with _place(lay.CHANGES_FILE, log.events, row):
+        with _At(lay.CHANGES_FILE, log.events, row):
             if state_id <= previous:
-                raise Malformed("order", f"it comes after {previous}")
+                raise MalformedError("order", f"it comes after {previous}")
             previous = state_id
             if state_id <= snapshot:
                 continue  # the snapshot has it: a crash came before the log was emptied
             change = lay.read_change(_payload(view, log.events, row))
-            if not isinstance(change, lay.Create | lay.Delete):
-                _measure(found, machine.files.get(change.name))
+            changes.append((row, state_id, change))
+            if isinstance(change, lay.Delete):
+                deleted[change.name] = row
+    for row, state_id, change in changes:
+        with _At(lay.CHANGES_FILE, log.events, row):
+            if isinstance(change, lay.Shift | lay.StopWriting):
+                file = machine.files.get(change.name)
+                if deleted.get(change.name, -1) < row:
+                    _measure(found, file)
+                elif file is not None and isinstance(change, lay.Shift):
+                    file.length = max(
+                        file.length, file.offset + change.size
+                    )  # the file is gone, and its length too
             machine.apply(state_id, change)
     for file in machine.files.values():
         _measure(found, file)
@@ -221,19 +243,25 @@ def _scan(found: Survey, view: memoryview, *, checked: bool) -> LogScan:
     name = lay.OPERATIONS_FILE if checked else lay.CHANGES_FILE
     try:
         log = scan.scan_log(view, checked=checked)
-    except Malformed as problem:
+    except MalformedError as problem:
         raise DamageError(problem.message, code=f"log-{problem.code}", file=name, offset=0) from problem
     damage = scan.judge_log(view, log, checked=checked)
     if damage is not None:
         at = log.end if damage.torn else log.stop.offset
         severity = Severity.REPAIRABLE if damage.torn else Severity.CORRUPT
         found.add(
-            severity, damage.code, damage.message, name, offset=at, expected=damage.expected, found=damage.found
+            severity,
+            damage.code,
+            damage.message,
+            name,
+            offset=at,
+            expected=damage.expected,
+            found=damage.found,
         )
     return log
 
 
-class _place:
+class _At:
     """What is malformed inside is damage at an event of a log."""
 
     def __init__(self, name: str, events: Events, row: int) -> None:
@@ -243,7 +271,7 @@ class _place:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Malformed):
+        if isinstance(error, MalformedError):
             raise DamageError(
                 f"operation {self._events.state_id(self._row)}: {error.message}",
                 code=f"operation-{error.code}",
@@ -264,18 +292,23 @@ def _read_operations(found: Survey) -> None:
     log = found.log = _scan(found, view, checked=True)
     if not len(log.events):
         raise DamageError(
-            "the operation log has no checkpoint", code="log-base", file=lay.OPERATIONS_FILE, offset=lay.LOG_HEADER_SIZE
+            "the operation log has no checkpoint",
+            code="log-base",
+            file=lay.OPERATIONS_FILE,
+            offset=lay.LOG_HEADER_SIZE,
         )
-    with _place(lay.OPERATIONS_FILE, log.events, 0):
+    with _At(lay.OPERATIONS_FILE, log.events, 0):
         base = ops.decode_base(_payload(view, log.events, 0))
     sessions = []
     for row in range(1, min(base.sessions, len(log.events)) + 1):
-        with _place(lay.OPERATIONS_FILE, log.events, min(row, len(log.events) - 1)):
+        with _At(lay.OPERATIONS_FILE, log.events, min(row, len(log.events) - 1)):
             if row == len(log.events):
-                raise Malformed("base", f"the checkpoint announces {base.sessions} sessions and has {row - 1}")
+                raise MalformedError(
+                    "base", f"the checkpoint announces {base.sessions} sessions and has {row - 1}"
+                )
             sessions.append(ops.decode_open(_payload(view, log.events, row)))
     found.first = log.events.state_id(0)
-    with _place(lay.OPERATIONS_FILE, log.events, 0):
+    with _At(lay.OPERATIONS_FILE, log.events, 0):
         found.machine = Machine.of(found.first, base, sessions)
     found.behind = Behind(
         list(base.descriptors),
@@ -283,7 +316,7 @@ def _read_operations(found: Survey) -> None:
         exhausted=base.exhausted,
     )
     for row in range(base.sessions + 1, len(log.events)):
-        with _place(lay.OPERATIONS_FILE, log.events, row):
+        with _At(lay.OPERATIONS_FILE, log.events, row):
             operation = ops.decode(_payload(view, log.events, row))
             found.behind.note(found.machine.apply(log.events.state_id(row), operation))
     _compare_note(found)
@@ -294,7 +327,7 @@ def _compare_note(found: Survey) -> None:
     for name, latest in ((lay.SNAPSHOT_FILE, _latest_of_snapshot), (lay.CHANGES_FILE, _latest_of_changes)):
         try:
             newest = latest(found.view(name)) if name in found.listing.known else None
-        except (DamageError, Malformed) as problem:
+        except (DamageError, MalformedError) as problem:
             found.add(
                 Severity.REPAIRABLE,
                 "note-behind",
@@ -333,7 +366,9 @@ def _sort_chains(found: Survey) -> None:
         if len(writers) > 1:
             names = ", ".join(file.name for file in writers)
             found.add(
-                Severity.CORRUPT, "two-writers", f"the delay of {delay} s has two files that are written: {names}"
+                Severity.CORRUPT,
+                "two-writers",
+                f"the delay of {delay} s has two files that are written: {names}",
             )
         elif writers and chain[-1] is not writers[0]:
             found.add(
@@ -376,11 +411,12 @@ def _examine(found: Survey, examine_bytes: int | None, progress: Progress) -> No
 
 def _examine_file(found: Survey, file: File, whole: bool) -> tuple[int, int] | None:
     """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
-    size = found.listing.data.get(file.name)
-    if size is None:
-        if file.length or not file.written:
+    size = found.listing.data.get(file.name, 0)
+    if file.name not in found.listing.data:
+        synced = file.length if found.behind is None else found.behind.synced[file.name]
+        if synced or (found.behind is None and not file.written):
             _say_short(found, file, 0, "the file is missing")
-        return None
+            return None
     if found.behind is not None:
         if size < found.behind.synced[file.name]:
             _say_short(found, file, size, "the file is shorter than it was")
@@ -401,7 +437,7 @@ def _examine_file(found: Survey, file: File, whole: bool) -> tuple[int, int] | N
                 file.name,
                 offset=file.length,
             )
-    elif not file.written and size != file.length or size < file.length:
+    elif (not file.written and size != file.length) or size < file.length:
         if size < file.length:
             _say_short(found, file, size, "the file is shorter than its descriptor says")
         else:
@@ -436,7 +472,8 @@ def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
     count = 0
     first: int | None = None
     on_boundary = file.offset == 0
-    for records, stop in scan.record_batches(view, before=bound):
+    stop: scan.Stop | None = None
+    for records, stop in scan.record_batches(view, before=bound):  # noqa: B007
         count += len(records)
         if len(records):
             first = int(records.replay_time[0]) if first is None else first
@@ -476,10 +513,10 @@ def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
 
 
 def _compare_exhausted(found: Survey) -> None:
-    if found.behind is None:
-        return
     size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
-    if size < found.behind.exhausted:
+    if found.behind is None:
+        _measure_exhausted(found)
+    elif size < found.behind.exhausted:
         found.add(
             Severity.CORRUPT,
             "exhausted-short",
@@ -491,3 +528,12 @@ def _compare_exhausted(found: Survey) -> None:
         )
 
 
+def _measure_exhausted(found: Survey) -> None:
+    view = found.view(lay.EXHAUSTED_FILE)
+    stop = [stop for _, stop in scan.record_batches(view, before=_EXHAUSTED_BEFORE, ordered=False)][-1]
+    assert stop is not None
+    found.machine.exhausted = stop.offset
+    damage = scan.judge_records(view, stop, _EXHAUSTED_BEFORE, written=True)
+    if damage is not None:
+        severity = Severity.REPAIRABLE if damage.torn else Severity.CORRUPT
+        found.add(severity, damage.code, damage.message, lay.EXHAUSTED_FILE, offset=stop.offset)
