@@ -24,19 +24,10 @@ from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
-from flintlog.dialects.zmqraft.survey import Survey, substitute, survey
+from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, Survey, substitute, survey
 from flintlog.disk import Disk
 
 _RESTORE = "restore a backup, or let another peer send its snapshot"
-_HEALED_BY_OPENING = {
-    "torn-state": ("cut", True),
-    "unfinished-close": ("rewrite", True),
-    "empty-file": ("remove", True),
-    "leftover": ("remove", True),
-    "log-superseded": ("move aside", False),
-    "log-missing": ("begin", False),
-    "snapshot-missing": ("write", False),
-}
 
 
 def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
@@ -80,9 +71,9 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
 
 def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
     for finding in findings:
-        if finding.severity is not Severity.REPAIRABLE or finding.code not in _HEALED_BY_OPENING:
+        if finding.severity is not Severity.REPAIRABLE or finding.code not in HEALED_BY_OPENING:
             continue
-        action, keeps = _HEALED_BY_OPENING[finding.code]
+        action, keeps = HEALED_BY_OPENING[finding.code]
         name = finding.file or ""
 
         def act(keeper: Keeper, name: str = name, keeps: bool = keeps) -> None:
@@ -134,7 +125,7 @@ def _plan_covered(found: Survey, draft: Draft) -> None:
 
 
 def _is_covered_damage(finding: Finding) -> bool:
-    return finding.severity is Severity.REPAIRABLE and finding.code not in _HEALED_BY_OPENING
+    return finding.severity is Severity.REPAIRABLE and finding.code not in HEALED_BY_OPENING
 
 
 def _plan_log(found: Survey, draft: Draft) -> None:
