@@ -14,17 +14,27 @@ from flintlog import QueueStore, RaftStore
 from flintlog.core import live
 from flintlog.core.dialect import detect, no_progress
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.disk import Disk
+from flintlog.disk import Disk, LocalKernel
 from flintlog.errors import DiskError, RefusedError
 
 DISK = Disk()
 
 
-def looks(path):
+class Finishing(LocalKernel):
+    """A machine on which the writer of a file is done while others wait."""
+
+    def __init__(self, file, content):
+        self._file, self._content = file, content
+
+    def pause(self, seconds):
+        self._file.write_bytes(self._content)
+
+
+def looks(path, disk=DISK):
     """What `inspect` and `verify` say: verdict, and severity and code of each finding."""
-    found = detect(DISK, str(path))
+    found = detect(disk, str(path))
     for look in (found.inspect, partial(found.verify, progress=no_progress)):
-        inventory = look(DISK, str(path))
+        inventory = look(disk, str(path))
         yield inventory.verdict, [(item.severity, item.code) for item in inventory.findings]
 
 
@@ -47,11 +57,10 @@ def torn_peer(tmp_path):
 
 
 @pytest.mark.parametrize("make", [torn_queues, torn_peer])
-def test_a_tail_that_its_writer_finishes_is_a_note(make, tmp_path, monkeypatch):
+def test_a_tail_that_its_writer_finishes_is_a_note(make, tmp_path):
     path, file, finished, code = make(tmp_path)
     before = file.read_bytes()
-    monkeypatch.setattr(live.time, "sleep", lambda _: file.write_bytes(finished))
-    for verdict, findings in looks(path):
+    for verdict, findings in looks(path, Disk(Finishing(file, finished))):
         assert (verdict, findings) == ("clean", [("note", code)])
         file.write_bytes(before)
 
@@ -63,10 +72,9 @@ def test_a_tail_that_stays_is_torn(make, tmp_path):
         assert (verdict, findings) == ("repairable", [("repairable", code)])
 
 
-def test_the_note_says_what_happened(tmp_path, monkeypatch):
+def test_the_note_says_what_happened(tmp_path):
     path, file, finished, _ = torn_peer(tmp_path)
-    monkeypatch.setattr(live.time, "sleep", lambda _: file.write_bytes(finished))
-    (finding,) = detect(DISK, str(path)).inspect(DISK, str(path)).findings
+    (finding,) = detect(DISK, str(path)).inspect(Disk(Finishing(file, finished)), str(path)).findings
     assert finding.message.endswith("gone a moment later, so somebody is writing here")
 
 
@@ -85,11 +93,11 @@ def test_a_look_goes_on_when_a_file_is_removed_and_gives_up_some_time(tmp_path):
     def broken():
         raise DiskError("read", "/peer/file", OSError(errno.EIO, "broken"))
 
-    assert live.look("/peer", once, once, ()) == inventory
+    assert live.look(DISK, "/peer", once, once, ()) == inventory
     with pytest.raises(RefusedError, match="files are removed faster than they can be read"):
-        live.look("/peer", always, always, ())
+        live.look(DISK, "/peer", always, always, ())
     with pytest.raises(DiskError, match="broken"):
-        live.look("/peer", broken, broken, ())
+        live.look(DISK, "/peer", broken, broken, ())
 
 
 def queue_writer(path):

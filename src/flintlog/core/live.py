@@ -7,12 +7,12 @@ later, so whoever sees such a thing looks again before saying that it is wrong.
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
+from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
 
 _LOOKS_MAX = 5
@@ -20,7 +20,11 @@ _PAUSE_SECONDS = 0.02
 
 
 def look(
-    path: str, first: Callable[[], Inventory], again: Callable[[], Inventory], passing: Collection[str]
+    disk: Disk,
+    path: str,
+    first: Callable[[], Inventory],
+    again: Callable[[], Inventory],
+    passing: Collection[str],
 ) -> Inventory:
     """A look at a directory; findings whose code is `passing` and that a second look does not see become notes.
 
@@ -29,7 +33,7 @@ def look(
     found = _while_files_go(path, first)
     if not any(_may_pass(finding, passing) for finding in found.findings):
         return found
-    time.sleep(_PAUSE_SECONDS)
+    disk.pause(_PAUSE_SECONDS)
     stands = {_place(finding) for finding in _while_files_go(path, again).findings}
     return replace(
         found,

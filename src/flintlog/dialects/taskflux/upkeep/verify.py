@@ -25,7 +25,7 @@ def inspect(disk: Disk, data: str) -> Inventory:
     def glance() -> Inventory:
         return _inventory(survey(disk, data))
 
-    return look(data, glance, glance, _PASSING)
+    return look(disk, data, glance, glance, _PASSING)
 
 
 def verify(disk: Disk, data: str, progress: Progress) -> Inventory:
@@ -36,7 +36,7 @@ def verify(disk: Disk, data: str, progress: Progress) -> Inventory:
         found.findings += _bad_creates(found)
         return _inventory(found)
 
-    return look(data, everything, lambda: _inventory(survey(disk, data)), _PASSING)
+    return look(disk, data, everything, lambda: _inventory(survey(disk, data)), _PASSING)
 
 
 def _bad_creates(found: Survey) -> list[Finding]:

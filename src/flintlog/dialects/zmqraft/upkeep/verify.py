@@ -22,12 +22,13 @@ def inspect(disk: Disk, path: str) -> Inventory:
     def glance() -> Inventory:
         return _inventory(survey(disk, path))
 
-    return look(path, glance, glance, _PASSING)
+    return look(disk, path, glance, glance, _PASSING)
 
 
 def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
     """Every file and every entry, and whether they make a log."""
     return look(
+        disk,
         path,
         lambda: _inventory(survey(disk, path, read_all=True, progress=progress)),
         lambda: _inventory(survey(disk, path)),
