@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from flintlog.dialects.mpy6a.store import Session, SessionStore, Topic
+from flintlog.dialects.mpy6a.layout import read_record
+from flintlog.dialects.mpy6a.scan import scan_records
+from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, Topic
 from flintlog.disk import Disk
-from flintlog.testing import History, Scenario, Suite
+from flintlog.testing import History, MemoryKernel, Scenario, Suite
 
 ROOT = "/srv/sessions"
 T0 = 1_700_000_000
@@ -86,7 +89,14 @@ class Finish:
     now: int
 
 
-Step = New | Append | Replace | Delete | Store | Put | Exhaust | Finish
+@dataclass(frozen=True)
+class Become:
+    """A follower becomes as its leader is."""
+
+    shown: Shown
+
+
+Step = New | Append | Replace | Delete | Store | Put | Exhaust | Finish | Become
 
 
 def after(shown: Shown, step: Step) -> Shown:
@@ -119,6 +129,9 @@ def after(shown: Shown, step: Step) -> Shown:
                 if item.data[:LABEL_SIZE] in again
             )
             return replace(shown, waiting=_without(shown, done | again) | once_more)
+
+        case Become(other):
+            return other
 
 
 def within(shown: Shown, step: Step) -> list[Shown]:
@@ -372,6 +385,79 @@ def to_note(disk: Disk, history: History[Step]) -> None:
         app.put(b"d:more", T0 + 5)
 
 
+def remains(disk: Disk, history: History[Step], *, strict: bool) -> None:
+    """Closed files that are read in part, one with a session that is done out of turn, one that is changed."""
+    with Driver(disk, history, file_bytes=70, strict=strict) as app:
+        for number in range(6):
+            app.put(b"%c:some data" % (97 + number), T0 + number)
+        assert app.due(T0 + 34, 4) == [b"a:", b"b:", b"c:", b"d:"]
+        app.delete(b"a:")
+        if not strict:
+            app.delete(b"c:")
+            app.append(b"d:", b" changed")
+
+
+def compacts(disk: Disk, history: History[Step], **options: Any) -> None:
+    """The remains are merged."""
+    with Driver(disk, history, file_bytes=1000, **options) as app:
+        assert app.store.compact() > 0
+        app.put(b"z:after", T0 + 50)
+
+
+def follows(disk: Disk, history: History[Step]) -> None:
+    """A follower does what its leader did, one operation after the other."""
+    leader = opened(Disk(MemoryKernel()), file_bytes=60)
+    with opened(disk, follower=True) as follower:
+        history.opened(lambda: follower.apply(Operations(follower.last, ())))
+
+        def step(call: Callable[[], Any]) -> Any:
+            result = call()
+            became = Become(looked_at(leader))
+            history.issue(became)
+            for item in leader.catch_up(follower.progress()):
+                assert isinstance(item, Operations)
+                follower.apply(item)
+            history.acknowledge(became)
+            return result
+
+        session = step(lambda: leader.new(SHORT, b"a:open"))
+        step(lambda: leader.put(SHORT, b"b:some data", now=T0))
+        step(lambda: session.append(b" more"))
+        step(lambda: session.store(now=T0 + 1))
+    leader.close()
+
+
+def is_shipped(disk: Disk, history: History[Step]) -> None:
+    """A follower that is too far behind for operations gets the files."""
+    leader = opened(Disk(MemoryKernel()), file_bytes=60)
+    with opened(disk, follower=True) as follower:
+        history.opened(lambda: follower.apply(Operations(follower.last, ())))
+        for number in range(2):
+            leader.new(LONG, b"%c:open" % (65 + number))
+            for data in (b"%c:some data" % (97 + 2 * number), b"%c:some data" % (98 + 2 * number)):
+                leader.put(SHORT, data, now=T0 + number)
+            leader.snapshot()
+            became = Become(looked_at(leader))
+            history.issue(became)
+            follower.receive(leader.catch_up(follower.progress()))
+            history.acknowledge(became)
+    leader.close()
+
+
+def looked_at(leader: SessionStore) -> Shown:
+    """What a store shows, without asking it for sessions that it would then take for handed out."""
+    machine = leader._engine.machine
+    waiting = set()
+    for file in machine.files.values():
+        with leader._engine.disk.open(f"{leader.path}/{file.name}") as opened_file:
+            records = scan_records(opened_file.view(copy=True)[: file.length], file.offset)[0]
+            view = opened_file.view(copy=True)
+        for at in records.offset.tolist():
+            record = read_record(view, at)[0]
+            waiting.add(Waiting(record.replay_time, record.attempts, record.data))
+    return Shown(frozenset(session.data for session in machine.sessions.values()), frozenset(waiting))
+
+
 def strict_life(disk: Disk, history: History[Step]) -> None:
     """The note's files alone: sessions that wait are durable, open ones are not."""
     with Driver(disk, history, strict=True) as app:
@@ -414,6 +500,9 @@ SUITE = Suite(
         Scenario("exhausts", exhausts),
         Scenario("opened again", opened_again),
         Scenario("from the note's files", from_note, prepare=prepared),
+        Scenario("compacts", compacts, prepare=partial(remains, strict=False)),
+        Scenario("follows", follows),
+        Scenario("is shipped", is_shipped),
     ),
 )
 STRICT_SUITE = Suite(
@@ -423,6 +512,7 @@ STRICT_SUITE = Suite(
         Scenario("strict life", strict_life),
         Scenario("strict switches", strict_switches),
         Scenario("strict exhausts", strict_exhausts),
+        Scenario("strict compacts", partial(compacts, strict=True), prepare=partial(remains, strict=True)),
         Scenario("to the note's files", to_note, prepare=prepared_whole),
     ),
 )

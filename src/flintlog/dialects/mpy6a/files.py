@@ -9,6 +9,7 @@ from flintlog.core.keeper import KEPT_DIRECTORY
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.disk import Disk
 
+SCRATCH_DATA = "data"
 _DESCRIBING = (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE)
 
 
@@ -65,4 +66,4 @@ def list_files(disk: Disk, path: str) -> Listing:
 def is_scratch(name: str) -> bool:
     """A file that an unfinished operation of ours left."""
     stem = name.removesuffix(lay.SCRATCH_SUFFIX)
-    return stem != name and (stem in (*_DESCRIBING, "repair", "data"))
+    return stem != name and stem in (*_DESCRIBING, SCRATCH_DATA, "repair")

@@ -207,6 +207,12 @@ def _event(state_id: StateID, code: int, fields: list[Bytes]) -> bytes:
     return event + _U32.pack(crc32_mpeg2(event, 0, len(event)))
 
 
+def is_whole(event: memoryview) -> bool:
+    """Does the checksum at the end of an event fit?"""
+    end = len(event) - CHECKSUM_SIZE
+    return end >= 21 and crc32_mpeg2(event, 0, end) == int.from_bytes(event[end:], "little")
+
+
 # Decoding
 
 

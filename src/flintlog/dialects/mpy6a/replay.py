@@ -7,8 +7,8 @@ operations themselves. So two machines that are fed the same operations ask for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from flintlog.dialects.mpy6a import layout as lay
@@ -37,6 +37,16 @@ class File:
     @property
     def written(self) -> bool:
         return bool(self.flags & lay.WRITTEN)
+
+    def unread(self) -> Iterator[tuple[int, int]]:
+        """The parts that are not done with: begin and end."""
+        at = self.offset
+        for offset, size in sorted(self.finished.items()):
+            if offset > at:
+                yield at, offset
+            at = max(at, offset + size)
+        if at < self.length:
+            yield at, self.length
 
     def descriptor(self) -> Descriptor:
         return Descriptor(self.name, self.id, self.last_id, self.flags, self.offset, self.length, self.replay)
@@ -259,6 +269,32 @@ class Machine:
                 for offset in [offset for offset in file.finished if offset < file.offset]:
                     del file.finished[offset]
                 return [event]
+
+    def merge(self, state_id: StateID, files: Sequence[File], name: str) -> None:
+        """Put one file in the place of neighbours whose unread records it holds, and nothing else."""
+        first, last = files[0], files[-1]
+        merged = replace(first, name=name, last_id=state_id, offset=0, length=0, last_time=last.last_time)
+        merged.finished = {}
+        for file in files:
+            merged.flags |= file.flags & lay.READ
+            for begin, end in file.unread():
+                self._move(file.name, begin, end, name, merged.length)
+                merged.length += end - begin
+            del self.files[file.name]
+        chain = self.chains[first.delay]
+        at = chain.index(first)
+        chain[at : at + len(files)] = [merged]
+        self.files[name] = merged
+        self.last = state_id
+
+    def _move(self, name: str, begin: int, end: int, target: str, offset: int) -> None:
+        """The open sessions between two places wait in another file now."""
+        for key, session in list(self.taken.items()):
+            if key[0] == name and begin <= key[1] < end:
+                assert session.place is not None
+                del self.taken[key]
+                session.place = Place(target, offset + key[1] - begin, session.place.size)
+                self.taken[target, session.place.offset] = session
 
     # Sessions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
@@ -18,7 +18,7 @@ from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Operation
-from flintlog.dialects.mpy6a.replay import Effect, Removed, Written
+from flintlog.dialects.mpy6a.replay import Effect, Machine, Removed, Written
 from flintlog.dialects.mpy6a.store.note_files import NoteFiles
 from flintlog.dialects.mpy6a.store.operation_log import OperationLog
 from flintlog.dialects.mpy6a.survey import Survey, survey
@@ -90,7 +90,7 @@ class Engine:
             self._open_behind(found)
         else:
             self._files.take_over(found)
-            self._files.remove_leftovers(found.leftovers)
+            self._files.remove(found.leftovers)
             if self._log is not None:
                 self._begin_log()
         self.visible = {file.name: file.length for file in self.machine.files.values()}
@@ -101,7 +101,7 @@ class Engine:
         if self._log is not None:
             self._log.open(found.log.end, len(found.log.events) - 1)
         self._files.recover(found, found.behind)
-        self._files.remove_leftovers(found.leftovers)
+        self._files.remove(found.leftovers)
         if self.strict:  # from here on the note's files stand alone
             self._files.sync()
             self._files.snapshot(self.machine.descriptors(), self.machine)
@@ -192,10 +192,26 @@ class Engine:
                 self._mark_snapshot()
             self._group.drain()
             with self.failstop.guard():
-                self._files.sync()
-                self._files.snapshot(self.machine.descriptors(), self.machine)
-                if self._log is not None:
-                    self._begin_log()
+                self._write_state()
+
+    def rebase(self, machine: Machine, gone: Iterable[str]) -> None:
+        """Put another state in the place of this one, whose files are there and durable. The lock is held.
+
+        The checkpoint decides: before it new files are leftovers, behind it those that are `gone`.
+        """
+        self._group.drain()
+        with self.failstop.guard():
+            self.machine = machine
+            self._write_state()
+            self._files.remove(gone)
+        self.visible.clear()
+        self.visible.update({file.name: file.length for file in machine.files.values()})
+
+    def _write_state(self) -> None:
+        """The log decides first, so that the note's files are never ahead of it."""
+        if self._log is not None:
+            self._begin_log()
+        self._files.snapshot(self.machine.descriptors(), self.machine)
 
     def _mark_snapshot(self) -> None:
         """Let a live file be the last that was touched.

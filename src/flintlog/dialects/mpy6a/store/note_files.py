@@ -84,10 +84,10 @@ class NoteFiles:
             self._changes.sync()
         self._sync_names()
 
-    def remove_leftovers(self, names: Iterable[str]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """Files that no descriptor names. Durable: their names may be given out again."""
         for name in names:
-            self._disk.unlink(self._path(name))
+            self._remove(name)
         self._sync_names()
 
     def _make_equal(self, name: str, synced: int, tail: Sequence[Bytes], length: int) -> None:

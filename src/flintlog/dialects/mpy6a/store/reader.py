@@ -128,6 +128,14 @@ class ChainReader:
             window.next = end
             yield Piece(window.file.name, self.delay, window.base, window.buffer, records)
 
+    def passed(self) -> list[str]:
+        """The files up to the one that is being read."""
+        file = self._file
+        if file is None:
+            return []
+        chain = self._machine.chains.get(self.delay, [])
+        return [item.name for item in chain if (item.replay, item.id) <= (file.replay, file.id)]
+
     def _trim(self) -> None:
         while self.windows and self.windows[0].next == len(self.windows[0].records):
             self.windows.pop(0)
@@ -222,6 +230,10 @@ class DueReader:
                     self._disk, self._directory, self._machine, delay, self._visible
                 )
         return sorted(self._readers.values(), key=lambda reader: -reader.delay)
+
+    def in_use(self) -> set[str]:
+        """The files that sessions were handed out of."""
+        return {name for reader in self._readers.values() for name in reader.passed()}
 
     def next_due(self) -> int | None:
         """When the next session is due; None when none waits."""

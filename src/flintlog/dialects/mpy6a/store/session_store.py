@@ -13,19 +13,32 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from flintlog.core.finding import Finding
-from flintlog.dialects.mpy6a import batch, scan
+from flintlog.dialects.mpy6a import batch, compaction, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.batch import Payloads
-from flintlog.dialects.mpy6a.layout import Record, StateID
+from flintlog.dialects.mpy6a.compaction import Merge
+from flintlog.dialects.mpy6a.files import SCRATCH_DATA
+from flintlog.dialects.mpy6a.layout import MalformedError, Record, StateID
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import (
+    GapError,
     NotLeadingError,
     SessionFinishedError,
     SessionTooLongError,
     TimeUnknownError,
     TopicUnknownError,
+)
+from flintlog.dialects.mpy6a.store.following import (
+    Arrival,
+    Item,
+    Operations,
+    Progress,
+    Settled,
+    Shipment,
+    operations_after,
+    read_event,
 )
 from flintlog.dialects.mpy6a.store.operation_log import RESERVE_BYTES
 from flintlog.dialects.mpy6a.store.reader import DueReader, Piece
@@ -500,6 +513,121 @@ class SessionStore:
                 self._engine.do(work, lay.Create(delay, due - delay))
             ticket = self._engine.submit(work)
         self._engine.wait(ticket)
+
+    def compact(self) -> int:
+        """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
+
+        Files that sessions were handed out of since the store was opened stay as they are.
+        """
+        engine = self._engine
+        with self._leading():
+            engine.drain()
+            merges = compaction.plan(engine.machine, self._file_bytes, self._reader.in_use())
+            if not merges:
+                return 0
+            gone: list[str] = []
+            freed = 0
+            for merge in merges:
+                freed += merge.dead_bytes
+                gone += [file.name for file in merge.files]
+                name = self._write_merged(merge)
+                engine.machine.merge(self.last.following(), merge.files, name)
+            engine.rebase(engine.machine, gone)
+        return freed
+
+    def _write_merged(self, merge: Merge) -> str:
+        engine, first = self._engine, merge.files[0]
+        taken = {*engine.machine.files, *engine.disk.list(self.path)}
+        name = lay.data_name(merge.delay, first.replay - merge.delay, taken)
+
+        def chunks() -> Iterator[bytes]:
+            for file in merge.files:
+                with engine.disk.open(f"{self.path}/{file.name}") as opened:
+                    for begin, end in file.unread():
+                        yield from opened.chunks(begin, end)
+
+        with engine.failstop.guard():
+            engine.disk.publish(
+                f"{self.path}/{name}", chunks(), scratch=f"{self.path}/{SCRATCH_DATA}{lay.SCRATCH_SUFFIX}"
+            )
+        return name
+
+    # Two stores
+
+    def progress(self) -> Progress:
+        """How far this store is, for `catch_up` of another."""
+        with self._engine.lock:
+            machine = self._engine.machine
+            return Progress(machine.last, tuple(machine.descriptors()), machine.exhausted)
+
+    def catch_up(self, progress: Progress) -> Iterator[Item]:
+        """What a store that is so far behind needs to become as this one is now; hand it to its `receive`."""
+        engine = self._engine
+        with engine.lock:
+            engine.failstop.check()
+            engine.drain()
+            found = None if engine.strict else operations_after(engine.log_view(), self.last, progress.last)
+            shipment = None if found else Shipment(engine.disk, self.path, engine.machine, progress)
+        if found is not None:
+            yield found
+        elif shipment is not None:
+            yield from shipment.items()
+
+    def receive(self, items: Iterable[Item]) -> StateID:
+        """Take what `catch_up` of the leader gives; durable on return. Returns the state id that is reached.
+
+        When it is interrupted the store is as it was before, or after the last operations that came whole.
+        """
+        with self._engine.lock:
+            self._check_following()
+            arrival = Arrival(self._engine)
+            try:
+                for item in items:
+                    if isinstance(item, Operations):
+                        self.apply(item)
+                    elif isinstance(item, Settled):
+                        machine, gone = arrival.settle(item)
+                        self._engine.rebase(machine, gone)
+                    else:
+                        arrival.take(item)
+            finally:
+                arrival.close()
+            return self.last
+
+    def apply(self, operations: Operations) -> StateID:
+        """Do what the leader did, with its state ids; durable on return. What was done before is left out."""
+        engine = self._engine
+        with engine.lock:
+            self._check_following()
+            if operations.after > self.last:
+                raise GapError(
+                    f"the operations follow {operations.after}, and this store is at {self.last}",
+                    file=self.path,
+                    advice="Use `catch_up` of the leader",
+                )
+            work = Work()
+            for event in operations.events:
+                state_id, operation = read_event(event)
+                if state_id > self.last:
+                    try:
+                        engine.do(work, operation, state_id)
+                    except MalformedError as problem:
+                        engine.submit(work)
+                        raise GapError(
+                            f"operation {state_id} does not fit: {problem.message}",
+                            file=self.path,
+                            advice="The two stores have different histories: begin with an empty directory",
+                        ) from problem
+            ticket = engine.submit(work)
+        engine.wait(ticket)
+        return self.last
+
+    def _check_following(self) -> None:
+        self._engine.failstop.check()
+        if self._leads:
+            raise NotLeadingError(
+                "a leader takes operations from nobody", file=self.path, advice="Open it with follower=True"
+            )
 
     def snapshot(self) -> None:
         """Write the descriptors to the snapshot and begin the logs anew."""
