@@ -123,6 +123,27 @@ def test_repair_plans_first_and_applies_when_told_to(tmp_path, run):
     assert run("verify", path)[0] == 0
 
 
+def test_dump_shows_the_entries_before_the_damage_and_then_the_error(peer, run):
+    status, rows, text = run("dump", peer("d09_last_entry_data_cut"), "--json")
+    assert (status, [row["position"] for row in rows]) == (3, [1, 2, 3, 4])
+    assert "index 5: the file ends inside the entry" in text
+
+
+def test_repair_says_of_each_file_why_it_goes_and_where_the_originals_are(peer, run):
+    path = peer("d12_middle_file_missing")
+    _, (plan,), _ = run("repair", path, "--json")
+    assert [step["reason"] for step in plan["steps"]] == [
+        "missing before this file: index 24 to 31",
+        *[f"stands behind {index_path(0x20)}"] * 2,
+    ]
+    text = run("repair", path, "--apply")[2]
+    (kept,) = (path / "kept").iterdir()
+    assert f"the original files are in {kept}" in text
+    superseded = peer("d30_snap_beyond_log")
+    assert "done: repaired\n" in run("repair", superseded, "--apply")[2]
+    assert len(list(superseded.glob("log-*"))) == 1
+
+
 def test_compact_removes_what_the_snapshot_covers(tmp_path, run):
     path = tmp_path / "peer"
     with RaftStore(path, capacity=4) as store:

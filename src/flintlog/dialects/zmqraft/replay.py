@@ -53,7 +53,9 @@ def live_range(
     last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
     superseded = bool(files) and _is_superseded(files, last, snapshot, term_of)
     if superseded:
-        message = f"the snapshot at index {snapshot.index} is not of this log"
+        message = (
+            f"the snapshot at index {snapshot.index} is not of this log; opening keeps the log as log-<time>"
+        )
         findings = [_heal("log-superseded", message, files[0])]
     elif files and files[0] > snapshot.index + 1:
         findings.append(_start(files[0], snapshot.index))

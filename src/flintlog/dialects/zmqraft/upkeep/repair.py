@@ -63,7 +63,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
         path,
         tuple(draft.steps) if draft.refusal is None else (),
         apply,
-        tuple(draft.lost),
+        tuple(draft.lost) if draft.refusal is None else (),
         findings,
         draft.refusal,
     )
@@ -121,7 +121,8 @@ def _plan_covered(found: Survey, draft: Draft) -> None:
     ]
     if damaged:
         gone = [first for first in found.reads if found.range.superseded or first <= max(damaged)]
-        _aside(found, [first for first in gone if first in damaged or not found.range.superseded], draft)
+        aside = [first for first in gone if first in damaged or not found.range.superseded]
+        _aside(found, aside, "the snapshot covers it, and it or a file behind it is damaged", draft)
 
 
 def _is_covered_damage(finding: Finding) -> bool:
@@ -141,7 +142,7 @@ def _plan_log(found: Survey, draft: Draft) -> None:
             _lose(found, before, draft)
             if before > first:
                 draft.lost.append(f"what the later file says of index {span(first, before - 1)}")
-            _aside(found, files[at:], draft)
+            _aside_from(found, at, finding, draft)
         else:
             _plan_damage(found, at, finding, draft)
         return
@@ -159,14 +160,14 @@ def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> None
     table = _sound_part(view, first, finding)
     if table is None:
         _lose(found, first, draft)
-        _aside(found, files[at:], draft)
+        _aside_from(found, at, finding, draft)
         return
     kept = len(table.ends)
     _lose(found, first + kept, draft)
     slots = table.ends.astype("<u4").tobytes() + bytes(lay.SLOT_SIZE * (table.capacity - kept))
     head = lay.encode_index_head(table.capacity, first) + slots
     _rewrite(name, head, len(head), f"the first {kept} slots stay: {finding.message}", draft)
-    _aside(found, files[at + 1 :], draft)
+    _aside(found, files[at + 1 :], f"stands behind {name}", draft)
 
 
 def renewed_head(view: memoryview, first: int) -> bytes | None:
@@ -212,7 +213,14 @@ def _rewrite(name: str, head: bytes, behind: int, reason: str, draft: Draft) -> 
     draft.add("rewrite", name, reason, act)
 
 
-def _aside(found: Survey, files: Sequence[int], draft: Draft) -> None:
+def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
+    """A file of the log that is of no use, and all behind it."""
+    files = found.range.files
+    _aside(found, files[at : at + 1], finding.message, draft)
+    _aside(found, files[at + 1 :], f"stands behind {finding.file}", draft)
+
+
+def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> None:
     for first in files:
         name = found.reads[first].file.name
 
@@ -220,7 +228,7 @@ def _aside(found: Survey, files: Sequence[int], draft: Draft) -> None:
             keeper.keep(name)
             keeper.remove(name)  # durable by the opening at the end
 
-        draft.add("move aside", name, "cannot be read, or stands behind what cannot", act)
+        draft.add("move aside", name, reason, act)
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:
