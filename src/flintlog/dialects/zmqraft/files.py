@@ -11,7 +11,7 @@ from flintlog.core.keeper import KEPT_DIRECTORY
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
-from flintlog.disk import Disk, Stat
+from flintlog.disk import Disk, File, Stat
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
 
@@ -128,6 +128,11 @@ def _names_in_log(disk: Disk, path: str) -> Iterator[str]:
 def read_snapshot_file(disk: Disk, path: str, name: str) -> SnapshotHead:
     """The head of a snapshot file."""
     with disk.open(posixpath.join(path, name)) as file:
-        size = file.size()
-        head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
-        return scan.read_snapshot_head(head, size, name)
+        return read_snapshot_head(file)
+
+
+def read_snapshot_head(file: File) -> SnapshotHead:
+    """The same of an open file."""
+    size = file.size()
+    head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
+    return scan.read_snapshot_head(head, size, posixpath.basename(file.path))

@@ -19,7 +19,13 @@ from flintlog.core.position import span
 from flintlog.dialects.zmqraft import batch, scan
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
-from flintlog.dialects.zmqraft.files import Listing, leaf_directories, list_files, read_snapshot_file
+from flintlog.dialects.zmqraft.files import (
+    Listing,
+    leaf_directories,
+    list_files,
+    read_snapshot_file,
+    read_snapshot_head,
+)
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
@@ -287,6 +293,7 @@ class FileLog:
         """Append encoded entries; committed and durable on return. Returns the last index."""
         entries = entries if isinstance(entries, Batch) else batch.of_encoded(entries)
         self.check_sizes(entries)
+        self.check_indexes(entries, self.last)
         with self._failstop.guard():
             done = 0
             while done < len(entries):
@@ -303,6 +310,14 @@ class FileLog:
             size = int(np.diff(entries.ends, prepend=0).max())
             if size >= self._data_size_max:
                 raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
+
+    def check_indexes(self, entries: Batch, last: int) -> None:
+        """Refuse entries behind `last` that would get an index above all."""
+        if last + len(entries) > lay.NUMBER_MAX:
+            raise RefusedError(
+                f"{len(entries)} entries behind index {last} would go beyond 2^53 - 1, the highest index",
+                file=self._path,
+            )
 
     def _next_file(self) -> None:
         if not self._last.is_full:
@@ -350,6 +365,8 @@ class FileLog:
     def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
         """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        lay.check_number("index", index)
+        lay.check_number("term", term)
         with self._failstop.guard():
             return SnapshotFile(self._disk, path, index, term, size, self._stamps, failstop=self._failstop)
 
@@ -377,6 +394,9 @@ class FileLog:
                 f"a snapshot at {snapshot.index} is behind the present one at {self.snapshot.index}"
             )
         agrees = self._agrees(snapshot.index, snapshot.term)
+        if not agrees and snapshot.index == lay.NUMBER_MAX:
+            snapshot.abandon()
+            raise RefusedError("no log can begin behind index 2^53 - 1", file=self._path)
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         snapshot.finish()
         with self._failstop.guard():
@@ -422,7 +442,9 @@ class FileLog:
     def read_snapshot(self) -> Iterator[bytes]:
         """The data of the snapshot as a stream."""
         with self._disk.open(posixpath.join(self._path, lay.SNAPSHOT_FILE)) as file:
-            yield from stream(file, self.snapshot)
+            yield from stream(
+                file, read_snapshot_head(file)
+            )  # of this file: another may be installed meanwhile
 
     def check(self) -> None:
         """Raise unless the log may go on."""

@@ -182,6 +182,7 @@ class RaftStore:
         encoded = batch.of_entries(entries)
         self.log.check_sizes(encoded)
         with self._quiet():
+            self.log.check_indexes(encoded, index - 1)
             if index <= self.log.last:
                 self.log.truncate(index)
             elif index != self.log.last + 1:
