@@ -185,6 +185,15 @@ def test_what_is_no_index_or_capacity_is_wrong_usage(tmp_path):
                 store.install_snapshot(index, 1, b"")
             with pytest.raises(UsageError, match="term"):
                 store.install_snapshot(5, index, b"")
+        for size in (-1, NUMBER_MAX + 1, "8"):
+            with pytest.raises(UsageError, match="size"):
+                store.receive_snapshot(5, 1, size)
+        for data in ("text", [b"bytes", "text"], [5]):
+            with pytest.raises(UsageError, match="not bytes"):
+                store.install_snapshot(5, 1, data)
+        store.append([Entry(1, b"goes on")])
+        assert store.last_index == 1
+    assert not list(tmp_path.glob("snap.tmp*"))
     for capacity in (0, 3, -4, 1 << 21):
         with pytest.raises(UsageError, match="power of two"):
             RaftStore(tmp_path / "new", capacity=capacity)

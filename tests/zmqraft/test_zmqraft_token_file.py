@@ -116,6 +116,8 @@ def test_what_is_no_token_is_refused_and_nothing_is_written(path, token):
     file = TokenFile(str(path))
     with pytest.raises(UsageError):
         file.append(token, b"data")
+    with pytest.raises(UsageError, match="not bytes"):
+        file.append(b"TEXT", "data")
     file.append(b"GOOD")
     file.close()
     assert content_of(path) == [(b"GOOD", b"")]

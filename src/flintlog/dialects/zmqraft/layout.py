@@ -120,6 +120,13 @@ def check_number(word: str, value: int, least: int = 0) -> int:
     return value
 
 
+def as_bytes(word: str, data: bytes | bytearray | memoryview) -> memoryview:
+    """Data that is bytes; anything else is refused before something is written."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise UsageError(f"{word} is {type(data).__name__}, not bytes", advice="Encode it first")
+    return memoryview(data).cast("B")
+
+
 def decode_entry(raw: bytes | memoryview) -> Entry:
     """An entry from its bytes."""
     if len(raw) < ENTRY_HEADER_SIZE:

@@ -367,6 +367,7 @@ class FileLog:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         lay.check_number("index", index)
         lay.check_number("term", term)
+        lay.check_number("size", size or 0)
         with self._failstop.guard():
             return SnapshotFile(self._disk, path, index, term, size, self._stamps, failstop=self._failstop)
 

@@ -48,6 +48,7 @@ class SnapshotFile:
 
     def write(self, data: bytes | memoryview, offset: int | None = None) -> None:
         """Put data at an offset, or behind what is there."""
+        data = lay.as_bytes("the data of a snapshot", data)
         at = offset if offset is not None else (self._written[-1][1] if self._written else 0)
         if at < 0 or (self._declared is not None and at + len(data) > self._declared):
             raise UsageError(f"{len(data)} bytes at {at} go beyond the declared size {self._declared}")
