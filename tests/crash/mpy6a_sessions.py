@@ -480,6 +480,22 @@ def strict_switches(disk: Disk, history: History[Step]) -> None:
         app.put(b"x:after", T0 + 101)
 
 
+def long_log(disk: Disk, history: History[Step]) -> None:
+    """A change log whose next event crosses a page."""
+    with Driver(disk, history, strict=True) as app:
+        app.put_many([b"%02d" % number for number in range(100)], T0)
+        for label in app.due(T0 + 30)[:97]:
+            app.delete(label)
+    with disk.open(f"{ROOT}/state.log") as log:
+        assert log.size() == 4066
+
+
+def strict_crosses_a_page(disk: Disk, history: History[Step]) -> None:
+    with Driver(disk, history, strict=True) as app:
+        app.due(T0 + 30)
+        app.delete(b"97")
+
+
 def strict_exhausts(disk: Disk, history: History[Step]) -> None:
     with Driver(disk, history, strict=True) as app:
         app.put(b"a:tried", T0, THRICE)
@@ -512,6 +528,7 @@ STRICT_SUITE = Suite(
         Scenario("strict life", strict_life),
         Scenario("strict switches", strict_switches),
         Scenario("strict exhausts", strict_exhausts),
+        Scenario("strict crosses a page", strict_crosses_a_page, prepare=long_log),
         Scenario("strict compacts", partial(compacts, strict=True), prepare=partial(remains, strict=True)),
         Scenario("to the note's files", to_note, prepare=prepared_whole),
     ),

@@ -42,7 +42,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flintlog.errors import DamageError
+from flintlog.errors import DamageError, RefusedError
 
 SNAPSHOT_FILE = "state.snapshot"
 CHANGES_FILE = "state.log"
@@ -89,13 +89,12 @@ class StateID(NamedTuple):
 ZERO = StateID(0, 0)
 
 
-class MalformedError(Exception):
-    """Bytes that do not mean anything here; whoever knows the place says where."""
+class MalformedError(RefusedError):
+    """Bytes or an operation that mean nothing here; whoever knows the place says where."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
 
 
 # Primitives

@@ -30,6 +30,7 @@ class File:
     length: int
     replay: int
     last_time: int  # the replay time of its last record, or what bounds that of the first
+    visible: int = 0  # how much of it has been written
     finished: dict[int, int] = field(
         default_factory=dict
     )  # offset to size: done with, behind one that is not
@@ -91,9 +92,13 @@ class OpenSession:
 class Written(NamedTuple):
     """Bytes behind the end of a data file."""
 
-    name: str
+    file: File
     offset: int
     data: Bytes
+
+    @property
+    def name(self) -> str:
+        return self.file.name
 
 
 class Logged(NamedTuple):
@@ -348,7 +353,7 @@ class Machine:
             raise MalformedError(
                 "time", f"{file.name} has sessions due at {file.last_time}, and these are due at {due}"
             )
-        effect = Written(file.name, file.length, records)
+        effect = Written(file, file.length, records)
         file.length += len(records)
         file.last_id = state_id
         file.last_time = due

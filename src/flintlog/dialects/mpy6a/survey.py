@@ -13,13 +13,11 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from flintlog.core.dialect import Progress, no_progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.files import Listing, list_files
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Bytes
@@ -35,12 +33,9 @@ from flintlog.dialects.mpy6a.replay import (
 )
 from flintlog.dialects.mpy6a.scan import Events, LogScan
 from flintlog.disk import Disk
-from flintlog.errors import DamageError
+from flintlog.errors import DamageError, RefusedError
 
 _LOOKS_MAX = 8
-_EXHAUSTED_BEFORE = (
-    1 << 24
-)  # sessions are exhausted in any order of time, but not in the first half year of 1970
 
 
 @dataclass(slots=True)
@@ -57,8 +52,8 @@ class Behind:
     def note(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Written(name, _, data):
-                    self.tails.setdefault(name, []).append(data)
+                case Written(file, _, data):
+                    self.tails.setdefault(file.name, []).append(data)
                 case Logged(event):
                     self.changes.append(event)
                 case Created(name):
@@ -81,10 +76,13 @@ class Survey:
     machine: Machine = field(default_factory=Machine)
     behind: Behind | None = None  # None: the note's files are all there is
     log: LogScan | None = None  # of the log that decides
+    opened: int = 0  # events of its checkpoint that hold an open session
     findings: list[Finding] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
+    waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
     leftovers: tuple[str, ...] = ()
     first: StateID | None = None  # the oldest position that the logs reach back to
+    _joined: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def log_name(self) -> str:
@@ -107,6 +105,23 @@ class Survey:
         if view[synced : file.length] == missing:
             return view[: file.length]
         return memoryview(b"".join((view[:synced], missing)))
+
+    def part(self, file: File, begin: int, end: int) -> memoryview:
+        """Some bytes of a data file, those that it lacks included."""
+        tail = self.behind.tails.get(file.name) if self.behind else None
+        if not tail or self.behind is None:
+            return self._read(file.name, begin, end)
+        synced = self.behind.synced[file.name]
+        if file.name not in self._joined:
+            self._joined[file.name] = b"".join(tail)
+        missing = memoryview(self._joined[file.name])[max(begin - synced, 0) : max(end - synced, 0)]
+        if begin >= synced:
+            return missing
+        return memoryview(b"".join((self._read(file.name, begin, min(end, synced)), missing)))
+
+    def _read(self, name: str, begin: int, end: int) -> memoryview:
+        with self.disk.open(posixpath.join(self.path, name)) as file:
+            return memoryview(file.pread(end - begin, begin))
 
     def view(self, name: str, *, copy: bool = True) -> memoryview:
         """The bytes of a file; one that may be cut meanwhile is copied."""
@@ -138,6 +153,41 @@ def survey(
     return found
 
 
+def survey_at(now: Survey, position: StateID) -> Survey:
+    """The same directory as it was when an operation was the last one."""
+    if position >= now.machine.last:
+        return now
+    past = Survey(now.disk, now.path, now.listing)
+    if now.behind is not None:
+        _read_operations(past, position)
+    else:
+        _read_note(past, position)
+    if past.first is not None and position < past.first:
+        log = "the checkpoint of the operation log" if now.behind is not None else "the snapshot"
+        raise RefusedError(
+            f"{position} is before {log}, which is at {past.first}",
+            file=now.path,
+            advice=f"Give a position from {past.first.term},{past.first.index} on",
+        )
+    examine.sort_chains(past)
+    for file in past.machine.files.values():
+        _refuse_gone(now, past, file, position)
+    return past
+
+
+def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> None:
+    """Sessions that waited in a file which was deleted since can be told when the operation log has them."""
+    present = now.machine.files.get(file.name)
+    if file.offset == file.length or (present is not None and present.id == file.id):
+        return
+    if past.behind is None or past.behind.synced[file.name] > file.offset:
+        raise RefusedError(
+            f"sessions that waited at {position} were read since, and their file was deleted",
+            file=posixpath.join(now.path, file.name),
+            advice="Give a later position, or restore a backup of that time",
+        )
+
+
 def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) -> Survey:
     found = Survey(disk, path, list_files(disk, path))
     try:
@@ -155,9 +205,9 @@ def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) 
     except DamageError as error:
         found.findings.append(damage_finding(error))
         return found
-    _sort_chains(found)
-    _examine(found, examine_bytes, progress)
-    _compare_exhausted(found)
+    examine.sort_chains(found)
+    examine.examine(found, examine_bytes, progress)
+    examine.compare_exhausted(found)
     found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
     for name in found.leftovers:
         found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
@@ -167,7 +217,7 @@ def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) 
 # The note's rule: snapshot, change log
 
 
-def _read_note(found: Survey) -> None:
+def _read_note(found: Survey, until: StateID | None = None) -> None:
     if lay.CHANGES_FILE not in found.listing.known:
         raise DamageError(
             "the change log is missing",
@@ -195,12 +245,15 @@ def _read_note(found: Survey) -> None:
         _measure(found, file)
     view = found.view(lay.CHANGES_FILE)
     if len(view):  # an empty one was never begun
-        _read_changes(found, view, last)
+        read_changes(found, view, last, until)
     if machine.last.term == 0:
         machine.last = StateID(1, 0)
 
 
-def _read_changes(found: Survey, view: memoryview, snapshot: StateID) -> None:
+def read_changes(
+    found: Survey, view: memoryview, snapshot: StateID, until: StateID | None = None
+) -> None:
+    """Apply the operations of a change log that come after a snapshot."""
     log = found.log = _scan(found, view, checked=False)
     machine = found.machine
     previous = StateID(0, 0)
@@ -219,6 +272,8 @@ def _read_changes(found: Survey, view: memoryview, snapshot: StateID) -> None:
             if isinstance(change, lay.Delete):
                 deleted[change.name] = row
     for row, state_id, change in changes:
+        if until is not None and state_id > until:
+            break
         with _At(lay.CHANGES_FILE, log.events, row):
             if isinstance(change, lay.Shift | lay.StopWriting):
                 file = machine.files.get(change.name)
@@ -287,7 +342,7 @@ def _payload(view: memoryview, events: Events, row: int) -> memoryview:
 # With an operation log
 
 
-def _read_operations(found: Survey) -> None:
+def _read_operations(found: Survey, until: StateID | None = None) -> None:
     view = found.view(lay.OPERATIONS_FILE)
     log = found.log = _scan(found, view, checked=True)
     if not len(log.events):
@@ -308,6 +363,7 @@ def _read_operations(found: Survey) -> None:
                 )
             sessions.append(ops.decode_open(_payload(view, log.events, row)))
     found.first = log.events.state_id(0)
+    found.opened = base.sessions
     with _At(lay.OPERATIONS_FILE, log.events, 0):
         found.machine = Machine.of(found.first, base, sessions)
     found.behind = Behind(
@@ -316,9 +372,12 @@ def _read_operations(found: Survey) -> None:
         exhausted=base.exhausted,
     )
     for row in range(base.sessions + 1, len(log.events)):
+        state_id = log.events.state_id(row)
+        if until is not None and state_id > until:
+            return
         with _At(lay.OPERATIONS_FILE, log.events, row):
             operation = ops.decode(_payload(view, log.events, row))
-            found.behind.note(found.machine.apply(log.events.state_id(row), operation))
+            found.behind.note(found.machine.apply(state_id, operation))
     _compare_note(found)
 
 
@@ -354,186 +413,3 @@ def _latest_of_changes(view: memoryview) -> StateID | None:
         return None
     events = scan.scan_log(view, checked=False).events
     return events.state_id(-1) if len(events) else None
-
-
-# Data files
-
-
-def _sort_chains(found: Survey) -> None:
-    for delay, chain in found.machine.chains.items():
-        chain.sort(key=lambda file: (file.replay, file.id))
-        writers = [file for file in chain if file.written]
-        if len(writers) > 1:
-            names = ", ".join(file.name for file in writers)
-            found.add(
-                Severity.CORRUPT,
-                "two-writers",
-                f"the delay of {delay} s has two files that are written: {names}",
-            )
-        elif writers and chain[-1] is not writers[0]:
-            found.add(
-                Severity.CORRUPT,
-                "writer-not-last",
-                f"the file that is written is not the last of its delay; {chain[-1].name} is",
-                writers[0].name,
-            )
-
-
-def _examine(found: Survey, examine_bytes: int | None, progress: Progress) -> None:
-    left = examine_bytes
-    total = sum(file.length for file in found.machine.files.values())
-    done = 0
-    for chain in found.machine.chains.values():
-        first_times: int | None = None  # of the file that follows
-        for at in range(len(chain) - 1, -1, -1):
-            file = chain[at]
-            whole = at == len(chain) - 1 or left is None or file.length <= left
-            times = _examine_file(found, file, whole)
-            if whole and left is not None:
-                left -= file.length
-            if times is not None:
-                first, last = times
-                if first_times is not None and last > first_times:
-                    found.add(
-                        Severity.CORRUPT,
-                        "file-order",
-                        f"its first session is due before the last one of {file.name}",
-                        chain[at + 1].name,
-                        offset=0,
-                        expected=f"{last} or later",
-                        found=str(first_times),
-                    )
-                first_times = first
-                file.last_time = max(file.last_time, last)
-            done += file.length
-            progress(done, total)
-
-
-def _examine_file(found: Survey, file: File, whole: bool) -> tuple[int, int] | None:
-    """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
-    size = found.listing.data.get(file.name, 0)
-    if file.name not in found.listing.data:
-        synced = file.length if found.behind is None else found.behind.synced[file.name]
-        if synced or (found.behind is None and not file.written):
-            _say_short(found, file, 0, "the file is missing")
-            return None
-    if found.behind is not None:
-        if size < found.behind.synced[file.name]:
-            _say_short(found, file, size, "the file is shorter than it was")
-            return None
-        if size < file.length:
-            found.add(
-                Severity.REPAIRABLE,
-                "file-behind",
-                f"{file.length - size} bytes at its end are in the operation log only; opening writes them",
-                file.name,
-                offset=size,
-            )
-        elif size > file.length:
-            found.add(
-                Severity.REPAIRABLE,
-                "file-ahead",
-                f"{size - file.length} bytes at its end belong to no operation; opening cuts them",
-                file.name,
-                offset=file.length,
-            )
-    elif (not file.written and size != file.length) or size < file.length:
-        if size < file.length:
-            _say_short(found, file, size, "the file is shorter than its descriptor says")
-        else:
-            found.add(
-                Severity.CORRUPT,
-                "file-long",
-                "the file is not written any more and longer than its descriptor says",
-                file.name,
-                offset=file.length,
-                expected=f"{file.length} bytes",
-                found=f"{size} bytes",
-            )
-        return None
-    return _examine_records(found, file) if whole else None
-
-
-def _say_short(found: Survey, file: File, size: int, message: str) -> None:
-    found.add(
-        Severity.CORRUPT,
-        "file-short",
-        message,
-        file.name,
-        offset=size,
-        expected=f"{file.length} bytes",
-        found=f"{size} bytes",
-    )
-
-
-def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
-    view = found.content(file)
-    bound = before = file.replay
-    count = 0
-    first: int | None = None
-    on_boundary = file.offset == 0
-    stop: scan.Stop | None = None
-    for records, stop in scan.record_batches(view, before=bound):  # noqa: B007
-        count += len(records)
-        if len(records):
-            first = int(records.replay_time[0]) if first is None else first
-            before = int(records.replay_time[-1])
-            on_boundary = on_boundary or bool(np.isin(file.offset, records.offset))
-    assert stop is not None
-    found.entries[file.name] = count
-    damage = scan.judge_records(view, stop, before, written=file.written and found.behind is None)
-    if damage is not None:
-        code, message = damage.code, damage.message
-        if code == "record-order" and first is None:
-            code, message = "replay-bound", "the first session is due before the descriptor's bound"
-        found.add(
-            Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,
-            code,
-            message,
-            file.name,
-            offset=stop.offset,
-            expected=damage.expected,
-            found=damage.found,
-        )
-        if not damage.torn:
-            return None
-        if stop.offset < file.offset:
-            _say_short(found, file, stop.offset, "the file is read further than it has records")
-            return None
-        file.length = stop.offset
-    if not on_boundary and file.offset != file.length:
-        found.add(
-            Severity.CORRUPT,
-            "offset-boundary",
-            "the read position is inside a record",
-            file.name,
-            offset=file.offset,
-        )
-    return None if first is None else (first, before)
-
-
-def _compare_exhausted(found: Survey) -> None:
-    size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
-    if found.behind is None:
-        _measure_exhausted(found)
-    elif size < found.behind.exhausted:
-        found.add(
-            Severity.CORRUPT,
-            "exhausted-short",
-            "sessions that were set aside are missing",
-            lay.EXHAUSTED_FILE,
-            offset=size,
-            expected=f"{found.behind.exhausted} bytes",
-            found=f"{size} bytes",
-        )
-
-
-def _measure_exhausted(found: Survey) -> None:
-    view = found.view(lay.EXHAUSTED_FILE)
-    stop = [stop for _, stop in scan.record_batches(view, before=_EXHAUSTED_BEFORE, ordered=False)][-1]
-    assert stop is not None
-    found.machine.exhausted = stop.offset
-    damage = scan.judge_records(view, stop, _EXHAUSTED_BEFORE, written=True)
-    if damage is not None:
-        severity = Severity.REPAIRABLE if damage.torn else Severity.CORRUPT
-        found.add(severity, damage.code, damage.message, lay.EXHAUSTED_FILE, offset=stop.offset)

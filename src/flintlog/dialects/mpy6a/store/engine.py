@@ -18,7 +18,7 @@ from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Operation
-from flintlog.dialects.mpy6a.replay import Effect, Machine, Removed, Written
+from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
 from flintlog.dialects.mpy6a.store.note_files import NoteFiles
 from flintlog.dialects.mpy6a.store.operation_log import OperationLog
 from flintlog.dialects.mpy6a.survey import Survey, survey
@@ -55,7 +55,6 @@ class Engine:
         self.strict = strict
         self.lock = threading.RLock()
         self.failstop = FailStop(path)
-        self.visible: dict[str, int] = {}  # how much of each data file can be read
         self._log_bytes = log_bytes
         self._after = after
         self._files = NoteFiles(disk, path)
@@ -93,7 +92,11 @@ class Engine:
             self._files.remove(found.leftovers)
             if self._log is not None:
                 self._begin_log()
-        self.visible = {file.name: file.length for file in self.machine.files.values()}
+        self._show_all()
+
+    def _show_all(self) -> None:
+        for file in self.machine.files.values():
+            file.visible = file.length
 
     def _open_behind(self, found: Survey) -> None:
         assert found.behind is not None
@@ -103,7 +106,7 @@ class Engine:
         self._files.recover(found, found.behind)
         self._files.remove(found.leftovers)
         if self.strict:  # from here on the note's files stand alone
-            self._files.sync()
+            self._files.make_durable()
             self._files.snapshot(self.machine.descriptors(), self.machine)
             self.disk.unlink(posixpath.join(self.path, lay.OPERATIONS_FILE))
             self.disk.sync_directory(self.path)
@@ -121,7 +124,7 @@ class Engine:
 
     def _begin_log(self) -> None:
         assert self._log is not None
-        self._files.sync()
+        self._files.make_durable()
         base, sessions = self.machine.base()
         self._log.begin(self.machine.last, base, sessions)
 
@@ -160,9 +163,7 @@ class Engine:
                 self._files.write(effects)
         for effect in effects:
             if isinstance(effect, Written):
-                self.visible[effect.name] = effect.offset + len(effect.data)
-            elif isinstance(effect, Removed):
-                self.visible.pop(effect.name, None)
+                effect.file.visible = effect.offset + len(effect.data)
         self._after()
 
     # Checkpoints
@@ -204,8 +205,7 @@ class Engine:
             self.machine = machine
             self._write_state()
             self._files.remove(gone)
-        self.visible.clear()
-        self.visible.update({file.name: file.length for file in machine.files.values()})
+        self._show_all()
 
     def _write_state(self) -> None:
         """The log decides first, so that the note's files are never ahead of it."""

@@ -2,7 +2,7 @@
 
 They are written in one of two ways.
 
-*Beside an operation log* nothing here is synced one by one: the log has every operation until `sync`, and
+*Beside an operation log* nothing here is synced one by one: the log has every operation until `make_durable`, and
 opening writes again what a crash took.
 
 *Alone*, as the note has it, each write is durable in its order: records before a change that rests on them, the
@@ -106,9 +106,9 @@ class NoteFiles:
         events: list[bytes] = []
         for effect in effects:
             match effect:
-                case Written(name, offset, data):
-                    self._handle(name).pwrite(data, offset)
-                    self._dirty.add(name)
+                case Written(file, offset, data):
+                    self._handle(file.name).pwrite(data, offset)
+                    self._dirty.add(file.name)
                 case Logged(event):
                     events.append(event)
                 case Created(name):
@@ -131,7 +131,8 @@ class NoteFiles:
         created: set[str] = set()
         for effect in effects:
             match effect:
-                case Written(name, _, _):
+                case Written(file, _, _):
+                    name = file.name
                     if name in created:
                         self._settle(records, events, created)
                     records.setdefault(name, []).append(effect)
@@ -202,7 +203,7 @@ class NoteFiles:
 
     # Snapshots
 
-    def sync(self) -> None:
+    def make_durable(self) -> None:
         """Everything written so far is durable on return."""
         for name in sorted(self._dirty):
             self._handle(name).sync()

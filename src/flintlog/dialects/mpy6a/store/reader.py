@@ -77,13 +77,10 @@ class Piece:
 class ChainReader:
     """The unread records of one delay."""
 
-    def __init__(
-        self, disk: Disk, directory: str, machine: Machine, delay: int, visible: dict[str, int]
-    ) -> None:
+    def __init__(self, disk: Disk, directory: str, machine: Machine, delay: int) -> None:
         self._disk = disk
         self._directory = directory
         self._machine = machine
-        self._visible = visible  # how much of each file has been written
         self.delay = delay
         self.windows: list[Window] = []
         self._file: File | None = None
@@ -146,7 +143,7 @@ class ChainReader:
             file = self._current()
             if file is None:
                 return False
-            end = self._visible.get(file.name, 0)
+            end = file.visible
             jump = file.finished.get(self._at)
             if jump is not None:  # finished before the store was opened
                 self._at += jump
@@ -161,7 +158,8 @@ class ChainReader:
     def _current(self) -> File | None:
         """The file to read from: this one, or the first behind it that has something to read."""
         file = self._file
-        if file is not None and file.name in self._machine.files and (file.written or self._at < file.length):
+        here = file is not None and self._machine.files.get(file.name) is file
+        if file is not None and here and (file.written or self._at < file.length):
             return file
         for candidate in self._machine.chains.get(self.delay, []):
             behind = file is None or (candidate.replay, candidate.id) > (file.replay, file.id)
@@ -216,19 +214,16 @@ class ChainReader:
 class DueReader:
     """All chains of a store together."""
 
-    def __init__(self, disk: Disk, directory: str, machine: Machine, visible: dict[str, int]) -> None:
+    def __init__(self, disk: Disk, directory: str, machine: Machine) -> None:
         self._disk = disk
         self._directory = directory
         self._machine = machine
-        self._visible = visible
         self._readers: dict[int, ChainReader] = {}
 
     def _chains(self) -> list[ChainReader]:
         for delay in self._machine.chains:
             if delay not in self._readers:
-                self._readers[delay] = ChainReader(
-                    self._disk, self._directory, self._machine, delay, self._visible
-                )
+                self._readers[delay] = ChainReader(self._disk, self._directory, self._machine, delay)
         return sorted(self._readers.values(), key=lambda reader: -reader.delay)
 
     def in_use(self) -> set[str]:

@@ -132,7 +132,7 @@ class SessionStore:
 
     def _begin_reading(self) -> None:
         engine = self._engine
-        self._reader = DueReader(engine.disk, engine.path, engine.machine, engine.visible)
+        self._reader = DueReader(engine.disk, engine.path, engine.machine)
 
     # What is here
 
