@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
 from flintlog.cli.rows import Row
@@ -51,6 +52,8 @@ def plain(value: Any) -> Any:
     match value:
         case bytes():
             return value.hex()
+        case Decimal():
+            return int(value)  # numbers that need more than 63 bits
         case dict():
             return {name: plain(part) for name, part in value.items()}
         case list() | tuple():
@@ -253,7 +256,7 @@ def _finding_cells(name: str, finding: Finding) -> list[str]:
 
 
 def _column(name: str, rows: Sequence[Row]) -> Column:
-    numbers = all(isinstance(row[name], int | None) for row in rows)
+    numbers = all(isinstance(row[name], int | Decimal | None) for row in rows)
     return Column(name, right=numbers)
 
 

@@ -158,10 +158,11 @@ SNAPSHOT = Verb(
 
 COMPACT = Verb(
     name="compact",
-    summary="drop what the snapshot makes superfluous",
+    summary="drop what is no longer needed",
     description=(
         "Removes the files that a snapshot covers. Where Flintlog knows what the entries mean (taskflux) it "
-        "writes that snapshot first; where only the application does (zmqraft) the newest one counts."
+        "writes that snapshot first; where only the application does (zmqraft) the newest one counts. Sessions "
+        "that wait (mpy6a) are in no snapshot: what is unread of old files is merged, and what is read goes."
     ),
     examples=("flintlog compact peer --dry-run", "flintlog compact peer"),
     add_options=_dry_run_option,

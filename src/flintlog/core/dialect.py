@@ -26,6 +26,7 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _MODULES = {
     "taskflux": "flintlog.dialects.taskflux.dialect",
     "zmqraft": "flintlog.dialects.zmqraft.dialect",
+    "mpy6a": "flintlog.dialects.mpy6a.dialect",
 }
 
 

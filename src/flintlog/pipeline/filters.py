@@ -52,13 +52,13 @@ def narrow_entries(scope: Scope, filter_: Filter) -> Narrowed | None:
         case In(attribute=(column,), value=values):
             return _among(scope, column, values)
         case GreaterThanOrEqual(attribute=("position",), value=int(value)):
-            return Narrowed(_between(scope, value, None), exact=True)
+            return _between(scope, value, None)
         case GreaterThan(attribute=("position",), value=int(value)):
-            return Narrowed(_between(scope, value + 1, None), exact=True)
+            return _between(scope, value + 1, None)
         case LessThanOrEqual(attribute=("position",), value=int(value)):
-            return Narrowed(_between(scope, None, value), exact=True)
+            return _between(scope, None, value)
         case LessThan(attribute=("position",), value=int(value)):
-            return Narrowed(_between(scope, None, value - 1), exact=True)
+            return _between(scope, None, value - 1)
     return None
 
 
@@ -87,7 +87,7 @@ def _among(scope: Scope, column: str, values: Iterable[Any]) -> Narrowed | None:
             query = replace(query, streams=_both(query.streams, wanted))
             return Narrowed(replace(scope, query=query), exact=True)
         case "position":
-            return Narrowed(_between(scope, min(wanted), max(wanted)), exact=len(wanted) == 1)
+            return _between(scope, min(wanted), max(wanted), exact=len(wanted) == 1)
     return None
 
 
@@ -95,10 +95,12 @@ def _both(old: frozenset[str] | None, new: frozenset[str]) -> frozenset[str]:
     return new if old is None else old & new
 
 
-def _between(scope: Scope, first: int | None, last: int | None) -> Scope:
+def _between(scope: Scope, first: int | None, last: int | None, *, exact: bool = True) -> Narrowed | None:
     query = scope.query
+    if any(bound is not None and len(bound) > 1 for bound in (query.first, query.last)):
+        return None  # the column holds one part of such a position only
     if first is not None and (query.first is None or query.first < (first,)):
         query = replace(query, first=(first,))
     if last is not None and (query.last is None or query.last > (last,)):
         query = replace(query, last=(last,))
-    return replace(scope, query=query)
+    return Narrowed(replace(scope, query=query), exact)

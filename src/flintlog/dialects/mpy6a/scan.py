@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.checksum import crc32_mpeg2
-from flintlog.columns.compile import helper, kernel
+from flintlog.columns.compile import kernel
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.integers import le32, le64, signed, uvarint_at
 
 COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger event apart
 SECTOR_SIZE = 512
@@ -48,73 +49,6 @@ NUMBER = 5  # a uvarint of more than 64 bits
 PAYLOAD = 6  # an event without payload, or with more than the log allows
 CHECKSUM = 7
 _FULL = 8
-
-
-def _le64(buffer: Any, at: int) -> Any:
-    place = np.uint64(at)
-    value = np.uint64(0)
-    for index in range(8):
-        value |= np.uint64(buffer[place + np.uint64(index)]) << np.uint64(8 * index)
-    return value
-
-
-def _le32(buffer: Any, at: int) -> Any:
-    place = np.uint64(at)
-    value = np.int64(0)
-    for index in range(4):
-        value |= np.int64(buffer[place + np.uint64(index)]) << (8 * index)
-    return value
-
-
-def _signed(value: Any) -> Any:
-    return np.int64(value)
-
-
-@helper(compiled=_signed)
-def signed(value: int) -> int:
-    """The same number; compiled, an unsigned one and a signed one would make a float."""
-    return value
-
-
-@helper(compiled=_le64)
-def le64(buffer: Any, at: int) -> int:
-    """An unsigned 64-bit little-endian integer."""
-    return int.from_bytes(buffer[at : at + 8], "little")
-
-
-@helper(compiled=_le32)
-def le32(buffer: Any, at: int) -> int:
-    """An unsigned 32-bit little-endian integer."""
-    return int.from_bytes(buffer[at : at + 4], "little")
-
-
-def _uvarint(buffer: Any, at: int, size: int) -> Any:
-    value = np.uint64(0)
-    for count in range(10):
-        place = at + count
-        if place >= size:
-            return value, -1
-        byte = np.uint64(buffer[place])
-        if count == 9 and byte > np.uint64(1):
-            return value, -2
-        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * count)
-        if byte < np.uint64(0x80):
-            return value, place + 1
-    return value, -2
-
-
-@helper(compiled=_uvarint)
-def uvarint_at(buffer: Any, at: int, size: int) -> tuple[int, int]:
-    """The value at `at` and where it ends; -1 when the bytes end first, -2 when it is too large."""
-    value = 0
-    for count in range(10):
-        if at + count >= size:
-            return value, -1
-        byte = int(buffer[at + count])
-        value |= (byte & 0x7F) << (7 * count)
-        if byte < 0x80:
-            return (value, at + count + 1) if value <= lay.UINT64_MAX else (value, -2)
-    return value, -2
 
 
 # Records
@@ -313,7 +247,7 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
             "record-zeros", "torn tail: zeros follow the last record", "a record", f"{left} zeros", True
         )
     torn = written and (
-        (stop.reason == CUT and not _record_behind(buffer, at, before))
+        (stop.reason == CUT and record_behind(buffer, at, before) < 0)
         or (stop.reason in (ORDER, TIME) and lacks_commit(buffer, at, before))
     )
     code, message, expected, found = _describe_record(buffer, stop, before)
@@ -340,10 +274,13 @@ def _describe_record(buffer: memoryview, stop: Stop, before: int) -> tuple[str, 
     return "record-order", "the record is due before its predecessor", f"{before} or later", str(time)
 
 
-def _record_behind(buffer: memoryview, at: int, before: int) -> bool:
-    """Do good records stand behind `at` and reach the end of the file? Then a cut one has a wrong length."""
+def record_behind(buffer: memoryview, at: int, before: int) -> int:
+    """Where behind `at` good records stand that reach the end of the file: one cut before has a wrong length.
+
+    -1 when there are none.
+    """
     found: int = _search_record.run(len(buffer) - at, buffer, at + 1, len(buffer), before)
-    return found >= 0
+    return found
 
 
 @kernel

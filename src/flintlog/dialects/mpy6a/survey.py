@@ -250,9 +250,7 @@ def _read_note(found: Survey, until: StateID | None = None) -> None:
         machine.last = StateID(1, 0)
 
 
-def read_changes(
-    found: Survey, view: memoryview, snapshot: StateID, until: StateID | None = None
-) -> None:
+def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: StateID | None = None) -> None:
     """Apply the operations of a change log that come after a snapshot."""
     log = found.log = _scan(found, view, checked=False)
     machine = found.machine

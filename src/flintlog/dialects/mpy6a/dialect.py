@@ -1,0 +1,101 @@
+"""mpy6a as the command line and Spark see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.inventory import Inventory
+from flintlog.core.plan import Plan
+from flintlog.core.position import Position
+from flintlog.dialects.mpy6a import files
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Mpy6a:
+    """Unfinished sessions: one chain of files for each delay, descriptors, a change log, an operation log."""
+
+    name = "mpy6a"
+
+    def recognise(self, disk: Disk, path: str) -> bool:
+        return files.is_ours(disk, path)
+
+    def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.dialects.mpy6a.upkeep import verify
+
+        return verify.inspect(disk, path)
+
+    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+        from flintlog.dialects.mpy6a.upkeep import verify
+
+        return verify.verify(disk, path, progress)
+
+    def entry_schema(self) -> pa.Schema:
+        from flintlog.dialects.mpy6a.tables import ENTRY_SCHEMA
+
+        return ENTRY_SCHEMA
+
+    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+        from flintlog.dialects.mpy6a import entries
+
+        return entries.splits(disk, path, query)
+
+    def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+        from flintlog.dialects.mpy6a import entries
+
+        return entries.read_split(disk, path, split, query)
+
+    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+        from flintlog.dialects.mpy6a import entries
+
+        return entries.explain(disk, path, query)
+
+    def state_schema(self) -> pa.Schema:
+        from flintlog.dialects.mpy6a.tables import STATE_SCHEMA
+
+        return STATE_SCHEMA
+
+    def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+        from flintlog.dialects.mpy6a import entries
+
+        return entries.state(disk, path, as_of)
+
+    def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.mpy6a.upkeep.repair import plan_repair
+
+        return plan_repair(disk, path)
+
+    def plan_snapshot(
+        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+    ) -> Plan:
+        from flintlog.dialects.mpy6a.upkeep.snapshot import plan_snapshot
+
+        if given is not None:
+            raise UsageError("the state of an mpy6a log follows from its files", advice="Leave --data out")
+        if as_of is not None:
+            raise UsageError(
+                "a snapshot of an mpy6a log is of the newest state, because files hold no older one",
+                advice="Leave --as-of out",
+            )
+        return plan_snapshot(disk, path)
+
+    def plan_compact(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.mpy6a.upkeep.compact import plan_compact
+
+        return plan_compact(disk, path)
+
+    def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
+        why = "mpy6a has one edition only"
+
+        def apply() -> str:
+            raise RefusedError(why, file=path)
+
+        return Plan("migrate", self.name, path, (), apply, refusal=why)
+
+
+DIALECT = Mpy6a()

@@ -1,0 +1,293 @@
+"""The entries of a directory, piece by piece, and its state.
+
+Entries are the descriptors of the snapshot, the events of the logs, the records of the data files and those of the
+sessions that were set aside: each file is a split, a large data file several. A piece that does not hold what the
+plan said (damage, a file that went away) is an error, never fewer rows. A torn tail is no damage: nothing
+acknowledged stood there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import Position
+from flintlog.dialects.mpy6a import event_fields, scan, tables
+from flintlog.dialects.mpy6a import explain as fields
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.event_fields import Fields
+from flintlog.dialects.mpy6a.layout import MalformedError, StateID
+from flintlog.dialects.mpy6a.scan import Damage, LogScan
+from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
+from flintlog.dialects.mpy6a.survey import Survey, survey, survey_at
+from flintlog.dialects.mpy6a.waiting import merge
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, RefusedError, UsageError
+
+SPLIT_BYTES = 64 << 20
+_LOGS = (lay.CHANGES_FILE, lay.OPERATIONS_FILE)
+
+
+# Pieces
+
+
+def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+    """The files, and the ranges of large ones, that can hold entries of the query."""
+    tables.check_position(query.first)
+    tables.check_position(query.last)
+    found = survey(disk, path, examine_bytes=0)
+    known = found.listing.known
+    result = [
+        Split(name, 0, known[name], 0, None)
+        for name in (lay.SNAPSHOT_FILE, *_LOGS)
+        if name in known and _holds(name, query)
+    ]
+    if _holds("", query):
+        for name, end, written in _data_files(found):
+            result += _ranges(found, name, end, written)
+    if lay.EXHAUSTED_FILE in known and _holds(lay.EXHAUSTED_FILE, query):
+        end = min(known[lay.EXHAUSTED_FILE], found.machine.exhausted)
+        result += _ranges(found, lay.EXHAUSTED_FILE, end, True)
+    return result
+
+
+def _holds(name: str, query: EntryQuery) -> bool:
+    if name == lay.SNAPSHOT_FILE:
+        return tables.wanted_descriptors(query)
+    if name in _LOGS or query.operations is None:
+        return True
+    return (tables.EXHAUSTED if name else tables.SESSION) in query.operations
+
+
+def _data_files(found: Survey) -> Iterator[tuple[str, int, bool]]:
+    """Name, end of the records, and whether the file may grow; by delay, in the order of each chain."""
+    listed = found.listing.data
+    if found.machine.files:
+        for _, chain in sorted(found.machine.chains.items()):
+            for file in chain:
+                if file.name in listed:
+                    yield file.name, min(listed[file.name], file.length), file.written
+    else:  # nothing tells which of them count, or where they end
+        for name in sorted(listed, key=lambda name: (lay.parse_name(name) or 0, name)):
+            yield name, listed[name], True
+
+
+def _ranges(found: Survey, name: str, end: int, written: bool) -> Iterator[Split]:
+    """One range, or for a large file several that begin with a record."""
+    marks = [0]
+    if end > SPLIT_BYTES:
+        slot = 0
+        for records, _ in scan.record_batches(found.view(name, copy=written), 0, end, ordered=False):
+            slots = records.offset // SPLIT_BYTES
+            marks += records.offset[np.flatnonzero(np.diff(slots, prepend=slot))].tolist()
+            slot = int(slots[-1]) if len(slots) else slot
+    for begin, following in zip(marks, [*marks[1:], end], strict=True):
+        if begin < following:
+            yield Split(name, begin, following, 0, None if written and following == end else 0)
+
+
+def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    """The entries of one piece that a query asks for."""
+    if split.file == lay.SNAPSHOT_FILE:
+        yield from _read_descriptors(disk, path, split, query)
+    elif split.file in _LOGS:
+        yield from _read_events(disk, path, split, query)
+    else:
+        yield from _read_records(disk, path, split, query)
+
+
+def _read_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    if not tables.wanted_descriptors(query):
+        return
+    found, error = _descriptors(_view(disk, path, split))
+    term = np.array([item.last_id.term for _, _, item in found], np.uint64)
+    index = np.array([item.last_id.index for _, _, item in found], np.uint64)
+    keep = tables.between(term, index, query)
+    chosen = [item for item, wanted in zip(found, keep.tolist(), strict=True) if wanted]
+    if chosen:
+        yield tables.descriptor_batch(chosen, split.file)
+    if error is not None and _decides(disk, path, split.file):
+        raise Finding(Severity.CORRUPT, error.code, error.message, error.file, error.offset).error(path)
+
+
+def _descriptors(view: memoryview) -> tuple[list[tuple[int, int, lay.Descriptor]], DamageError | None]:
+    """The descriptors of a snapshot with their places, and what stopped reading."""
+    found: list[tuple[int, int, lay.Descriptor]] = []
+    at = 0
+    try:
+        for begin, _ in lay.read_snapshot(view):
+            descriptor, at = lay.read_descriptor(view, begin)
+            found.append((begin, at - begin, descriptor))
+    except DamageError as error:
+        return found, error
+    return found, None
+
+
+def _read_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    view, log, parsed, damage = _log(disk, path, split)
+    if log is not None and parsed is not None:
+        events, columns = tables.chosen_rows(
+            log.events, parsed, tables.wanted_events(view, log.events, parsed, query)
+        )
+        ends = np.cumsum(events.length)
+        begin = 0
+        while begin < len(events):
+            before = int(ends[begin - 1]) if begin else 0
+            end = int(np.searchsorted(ends, before + tables.BATCH_BYTES, side="right"))
+            rows = np.arange(begin, min(max(end, begin + 1), begin + tables.BATCH_ROWS))
+            yield tables.event_batch(view, *tables.chosen_rows(events, columns, rows), split.file, query)
+            begin = int(rows[-1]) + 1
+    if damage is not None and not damage.torn and _decides(disk, path, split.file):
+        at = log.stop.offset if log is not None else 0
+        raise _finding(damage, split.file, at).error(path)
+
+
+def _log(
+    disk: Disk, path: str, split: Split
+) -> tuple[memoryview, LogScan | None, Fields | None, Damage | None]:
+    """A log with its events and their fields, and what is wrong with it."""
+    view = _view(disk, path, split)
+    checked = split.file == lay.OPERATIONS_FILE
+    if not len(view) and not checked:
+        return view, None, None, None  # never begun
+    try:
+        log = scan.scan_log(view, checked=checked)
+    except MalformedError as problem:
+        message = f"16 bytes of header: {problem.message}"
+        return view, None, None, Damage(f"log-{problem.code}", message, "a header", f"{len(view)} bytes")
+    parsed = event_fields.read_fields(view, log.events, checked=checked)
+    return view, log, parsed, scan.judge_log(view, log, checked=checked)
+
+
+def _decides(disk: Disk, path: str, name: str) -> bool:
+    """Beside an operation log the note's files are written anew where they are damaged."""
+    return name == lay.OPERATIONS_FILE or disk.stat(posixpath.join(path, lay.OPERATIONS_FILE)) is None
+
+
+def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    buffer = _view(disk, path, split)
+    operation = _operation(split)
+    ordered = operation == tables.SESSION
+    before = 0
+    for records, stop in scan.record_batches(buffer, limit=tables.BATCH_ROWS, ordered=ordered):
+        keep = tables.wanted_records(records, query)
+        if keep.any():
+            chosen = records if keep.all() else records[keep]
+            yield tables.record_batch(buffer, chosen, split.start, split.file, operation, query)
+        before = int(records.replay_time[-1]) if len(records) and ordered else before
+        if stop is not None and not stop.good:
+            damage = scan.judge_records(buffer, stop, before, written=False)
+            assert damage is not None
+            raise _finding(damage, split.file, split.start + stop.offset).error(path)
+
+
+def _operation(split: Split) -> str:
+    return tables.EXHAUSTED if split.file == lay.EXHAUSTED_FILE else tables.SESSION
+
+
+def _finding(damage: Damage, file: str, offset: int) -> Finding:
+    return Finding(Severity.CORRUPT, damage.code, damage.message, file, offset, damage.expected, damage.found)
+
+
+def _view(disk: Disk, path: str, split: Split) -> memoryview:
+    """The bytes of a piece; of a file that may be cut meanwhile a copy."""
+    place = posixpath.join(path, split.file)
+    if disk.stat(place) is None:
+        raise _gone(place)
+    with disk.open(place) as file:
+        if split.last is None:
+            end = file.size() if split.file in (lay.SNAPSHOT_FILE, *_LOGS) else split.end
+            view = memoryview(file.pread(end - split.start, split.start))
+        else:
+            view = file.view()[split.start : split.end]
+    if split.file not in (lay.SNAPSHOT_FILE, *_LOGS) and len(view) < split.end - split.start:
+        raise _gone(place)
+    return view
+
+
+def _gone(place: str) -> RefusedError:
+    return RefusedError(
+        "this file was removed or cut while the log was read", file=place, advice="Read the directory again"
+    )
+
+
+# Bytes
+
+
+def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+    """The bytes of the entries of a query, field by field."""
+    for split in splits(disk, path, query):
+        if split.file == lay.SNAPSHOT_FILE:
+            yield from _explain_descriptors(disk, path, split, query)
+        elif split.file in _LOGS:
+            yield from _explain_events(disk, path, split, query)
+        else:
+            yield from _explain_records(disk, path, split, query)
+
+
+def _explain_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
+    view = _view(disk, path, split)
+    found, error = _descriptors(view)
+    for begin, _, item in found:
+        term, index = np.array([item.last_id.term], np.uint64), np.array([item.last_id.index], np.uint64)
+        if tables.between(term, index, query).all():
+            yield from fields.explain_descriptor(view, begin, split.file)
+    if error is not None:
+        yield fields.explain_damage(view, error.offset or 0, error.message, split.file)
+
+
+def _explain_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
+    view, log, parsed, damage = _log(disk, path, split)
+    if log is not None and parsed is not None:
+        yield from fields.explain_log_header(view, split.file)
+        end = lay.LOG_HEADER_SIZE
+        keep = tables.wanted_events(view, log.events, parsed, query)
+        for row in range(len(log.events)):
+            begin = int(log.events.offset[row])
+            if keep[row]:
+                yield from fields.explain_event(
+                    view, end, begin, log.events.end(row), split.file, checked=split.file == _LOGS[1]
+                )
+            end = log.events.end(row)
+        if damage is None and end < len(view):
+            yield fields.explain_reserve(view, end, split.file)
+    if damage is not None:
+        at = log.stop.offset if log is not None else 0
+        yield fields.explain_damage(view, at, f"{damage.message}; expected {damage.expected}", split.file)
+
+
+def _explain_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
+    buffer = _view(disk, path, split)
+    ordered = _operation(split) == tables.SESSION
+    before = 0
+    for records, stop in scan.record_batches(buffer, ordered=ordered):
+        for at in records.offset[tables.wanted_records(records, query)].tolist():
+            yield from fields.explain_record(buffer, at, split.start, split.file)
+        before = int(records.replay_time[-1]) if len(records) and ordered else before
+        if stop is not None and not stop.good:
+            damage = scan.judge_records(buffer, stop, before, written=False)
+            assert damage is not None
+            message = f"{damage.message}; expected {damage.expected}"
+            yield fields.explain_damage(buffer, stop.offset, message, split.file, split.start)
+
+
+# State
+
+
+def state(disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+    """Every session that waits, in the order of replay; now, or when an operation was the last one."""
+    if as_of is not None and len(as_of) != 2:
+        raise UsageError("an mpy6a position has two parts", advice="Give TERM,INDEX, such as 3,17")
+    tables.check_position(as_of)
+    found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
+    found.refuse_damage()
+    until = None if as_of is None else StateID(*as_of)
+    if until is not None:
+        found = survey_at(found, until)
+    for pieces, order in merge(found, until):
+        yield from tables.state_batches(pieces, order)

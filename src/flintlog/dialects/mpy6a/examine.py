@@ -1,0 +1,214 @@
+"""The data files of a directory against what its logs say of them: every record, the order, where each file ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintlog.core.dialect import Progress
+from flintlog.core.finding import Severity
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.waiting import waits
+
+if TYPE_CHECKING:
+    from flintlog.dialects.mpy6a.survey import Survey
+
+_EXHAUSTED_BEFORE = (
+    1 << 24
+)  # sessions are exhausted in any order of time, but not in the first half year of 1970
+
+
+def sort_chains(found: Survey) -> None:
+    """Put the files of every delay in their order; only the last may be written."""
+    for delay, chain in found.machine.chains.items():
+        chain.sort(key=lambda file: (file.replay, file.id))
+        writers = [file for file in chain if file.written]
+        if len(writers) > 1:
+            names = ", ".join(file.name for file in writers)
+            found.add(
+                Severity.CORRUPT,
+                "two-writers",
+                f"the delay of {delay} s has two files that are written: {names}",
+            )
+        elif writers and chain[-1] is not writers[0]:
+            found.add(
+                Severity.CORRUPT,
+                "writer-not-last",
+                f"the file that is written is not the last of its delay; {chain[-1].name} is",
+                writers[0].name,
+            )
+
+
+def examine(found: Survey, examine_bytes: int | None, progress: Progress) -> None:
+    """Look at every file, and at the records of the newest ones, up to so many bytes."""
+    left = examine_bytes
+    total = sum(file.length for file in found.machine.files.values())
+    done = 0
+    for chain in found.machine.chains.values():
+        first_times: int | None = None  # of the file that follows
+        for at in range(len(chain) - 1, -1, -1):
+            file = chain[at]
+            whole = at == len(chain) - 1 or left is None or file.length <= left
+            times = _examine_file(found, file, whole)
+            if whole and left is not None:
+                left -= file.length
+            if times is not None:
+                first, last = times
+                if first_times is not None and last > first_times:
+                    found.add(
+                        Severity.CORRUPT,
+                        "file-order",
+                        f"its first session is due before the last one of {file.name}",
+                        chain[at + 1].name,
+                        offset=0,
+                        expected=f"{last} or later",
+                        found=str(first_times),
+                    )
+                first_times = first
+                file.last_time = max(file.last_time, last)
+            done += file.length
+            progress(done, total)
+
+
+def _examine_file(found: Survey, file: File, whole: bool) -> tuple[int, int] | None:
+    """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
+    size = found.listing.data.get(file.name, 0)
+    if file.name not in found.listing.data:
+        synced = file.length if found.behind is None else found.behind.synced[file.name]
+        if synced or (found.behind is None and not file.written):
+            _say_short(found, file, 0, "the file is missing")
+            return None
+    if found.behind is not None:
+        if size < found.behind.synced[file.name]:
+            _say_short(found, file, size, "the file is shorter than it was")
+            return None
+        if size < file.length:
+            found.add(
+                Severity.REPAIRABLE,
+                "file-behind",
+                f"{file.length - size} bytes at its end are in the operation log only; opening writes them",
+                file.name,
+                offset=size,
+            )
+        elif size > file.length:
+            found.add(
+                Severity.REPAIRABLE,
+                "file-ahead",
+                f"{size - file.length} bytes at its end belong to no operation; opening cuts them",
+                file.name,
+                offset=file.length,
+            )
+    elif (not file.written and size != file.length) or size < file.length:
+        if size < file.length:
+            _say_short(found, file, size, "the file is shorter than its descriptor says")
+        else:
+            found.add(
+                Severity.CORRUPT,
+                "file-long",
+                "the file is not written any more and longer than its descriptor says",
+                file.name,
+                offset=file.length,
+                expected=f"{file.length} bytes",
+                found=f"{size} bytes",
+            )
+        return None
+    return _examine_records(found, file) if whole else None
+
+
+def _say_short(found: Survey, file: File, size: int, message: str) -> None:
+    found.add(
+        Severity.CORRUPT,
+        "file-short",
+        message,
+        file.name,
+        offset=size,
+        expected=f"{file.length} bytes",
+        found=f"{size} bytes",
+    )
+
+
+def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
+    view = found.content(file)
+    bound = before = file.replay
+    count = waiting = 0
+    first: int | None = None
+    on_boundary = file.offset == 0
+    stop: scan.Stop | None = None
+    for records, stop in scan.record_batches(view, before=bound):  # noqa: B007
+        count += len(records)
+        waiting += int(waits(file, records.offset).sum())
+        if len(records):
+            first = int(records.replay_time[0]) if first is None else first
+            before = int(records.replay_time[-1])
+            on_boundary = on_boundary or bool((records.offset == file.offset).any())
+    assert stop is not None
+    found.entries[file.name] = count
+    found.waiting[file.name] = waiting
+    damage = scan.judge_records(view, stop, before, written=file.written and found.behind is None)
+    if damage is not None:
+        code, message = damage.code, damage.message
+        if code == "record-order" and first is None:
+            code, message = "replay-bound", "the first session is due before the descriptor's bound"
+        found.add(
+            Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,
+            code,
+            message,
+            file.name,
+            offset=stop.offset,
+            expected=damage.expected,
+            found=damage.found,
+        )
+        if not damage.torn:
+            return None
+        if stop.offset < file.offset:
+            _say_short(found, file, stop.offset, "the file is read further than it has records")
+            return None
+        file.length = stop.offset
+    if not on_boundary and file.offset != file.length:
+        found.add(
+            Severity.CORRUPT,
+            "offset-boundary",
+            "the read position is inside a record",
+            file.name,
+            offset=file.offset,
+        )
+    return None if first is None else (first, before)
+
+
+def compare_exhausted(found: Survey) -> None:
+    """The sessions that were set aside: all there, and each a record."""
+    size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
+    view = found.view(lay.EXHAUSTED_FILE)
+    if found.behind is not None:
+        if size < found.behind.exhausted:
+            found.add(
+                Severity.CORRUPT,
+                "exhausted-short",
+                "sessions that were set aside are missing",
+                lay.EXHAUSTED_FILE,
+                offset=size,
+                expected=f"{found.behind.exhausted} bytes",
+                found=f"{size} bytes",
+            )
+            return
+        view = memoryview(b"".join((view[: found.behind.exhausted], *found.behind.set_aside)))
+    count = 0
+    stop: scan.Stop | None = None
+    for records, stop in scan.record_batches(view, before=_EXHAUSTED_BEFORE, ordered=False):  # noqa: B007
+        count += len(records)
+    assert stop is not None
+    found.entries[lay.EXHAUSTED_FILE] = count
+    if found.behind is None:
+        found.machine.exhausted = stop.offset
+    damage = scan.judge_records(view, stop, _EXHAUSTED_BEFORE, written=found.behind is None)
+    if damage is not None:
+        found.add(
+            Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,
+            damage.code,
+            damage.message,
+            lay.EXHAUSTED_FILE,
+            offset=stop.offset,
+            expected=damage.expected,
+            found=damage.found,
+        )

@@ -1,0 +1,77 @@
+"""The integers of the format for kernels: each has a body for Python and one for the compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flintlog.columns.compile import helper
+from flintlog.dialects.mpy6a import layout as lay
+
+
+def _le64(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
+    value = np.uint64(0)
+    for index in range(8):
+        value |= np.uint64(buffer[place + np.uint64(index)]) << np.uint64(8 * index)
+    return value
+
+
+def _le32(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
+    value = np.int64(0)
+    for index in range(4):
+        value |= np.int64(buffer[place + np.uint64(index)]) << (8 * index)
+    return value
+
+
+def _signed(value: Any) -> Any:
+    return np.int64(value)
+
+
+@helper(compiled=_signed)
+def signed(value: int) -> int:
+    """The same number; compiled, an unsigned one and a signed one would make a float."""
+    return value
+
+
+@helper(compiled=_le64)
+def le64(buffer: Any, at: int) -> int:
+    """An unsigned 64-bit little-endian integer."""
+    return int.from_bytes(buffer[at : at + 8], "little")
+
+
+@helper(compiled=_le32)
+def le32(buffer: Any, at: int) -> int:
+    """An unsigned 32-bit little-endian integer."""
+    return int.from_bytes(buffer[at : at + 4], "little")
+
+
+def _uvarint(buffer: Any, at: int, size: int) -> Any:
+    value = np.uint64(0)
+    for count in range(10):
+        place = at + count
+        if place >= size:
+            return value, -1
+        byte = np.uint64(buffer[place])
+        if count == 9 and byte > np.uint64(1):
+            return value, -2
+        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * count)
+        if byte < np.uint64(0x80):
+            return value, place + 1
+    return value, -2
+
+
+@helper(compiled=_uvarint)
+def uvarint_at(buffer: Any, at: int, size: int) -> tuple[int, int]:
+    """The value at `at` and where it ends; -1 when the bytes end first, -2 when it is too large."""
+    value = 0
+    for count in range(10):
+        if at + count >= size:
+            return value, -1
+        byte = int(buffer[at + count])
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return (value, at + count + 1) if value <= lay.UINT64_MAX else (value, -2)
+    return value, -2

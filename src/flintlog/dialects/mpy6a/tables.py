@@ -1,0 +1,383 @@
+"""Columns to Arrow: the entries view and the state view.
+
+State ids, session ids and attempts go up to 2^64 - 1, which neither `bigint` nor Spark has room for. The common
+columns `term` and `position` then hold the greatest number they can; the dialect's own are exact decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flintlog.columns.gather import binary_column, gather
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.entries import entry_schema
+from flintlog.core.position import Position
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.event_fields import NONE, Fields
+from flintlog.dialects.mpy6a.layout import Descriptor, StateID
+from flintlog.dialects.mpy6a.scan import Events, Records
+from flintlog.dialects.mpy6a.waiting import Piece
+from flintlog.errors import UsageError
+
+BATCH_ROWS = 1 << 16
+BATCH_BYTES = 64 << 20
+
+SESSION, EXHAUSTED, DESCRIPTOR, UNREADABLE = "session", "exhausted", "descriptor", "unreadable"
+OPERATIONS = {
+    lay.CREATE: "create",
+    lay.STOP_WRITING: "stop-writing",
+    lay.DELETE: "delete",
+    lay.OPEN_TO_READ: "open-to-read",
+    lay.SHIFT: "shift",
+    ops.NEW: "new",
+    ops.APPEND: "append",
+    ops.REPLACE: "replace",
+    ops.DROP: "drop",
+    ops.STORE: "store",
+    ops.PUT: "put",
+    ops.TAKE: "take",
+    ops.FINISH: "finish",
+    ops.AGAIN: "again",
+    ops.EXHAUST: "exhaust",
+    ops.BASE: "base",
+    ops.OPEN: "open",
+}
+_WORDS = [OPERATIONS.get(code, UNREADABLE) for code in range(max(OPERATIONS) + 1)]
+_WORD_ARRAY = pa.array([*_WORDS, UNREADABLE])
+
+NUMBER = pa.decimal128(20, 0)
+OWN_FIELDS = pa.struct(
+    [
+        pa.field("term", NUMBER),
+        pa.field("index", NUMBER),
+        pa.field("replay_time", pa.int64()),
+        pa.field("topic", pa.int32()),
+        pa.field("attempts", NUMBER),
+        pa.field("delay", pa.int64()),
+        pa.field("name", pa.string()),
+        pa.field("at", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("number", pa.int64()),
+        pa.field("flags", pa.int32()),
+    ]
+)
+ENTRY_SCHEMA = entry_schema("mpy6a", OWN_FIELDS)
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("replay_time", pa.int64(), nullable=False),
+        pa.field("delay", pa.int64(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("id", pa.list_(NUMBER), nullable=False),
+        pa.field("topic", pa.int32(), nullable=False),
+        pa.field("attempts", NUMBER, nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+
+Ids = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+_BIGINT_MAX = (1 << 63) - 1
+
+
+def _numbers(values: Ids, valid: Mask | None = None) -> pa.Array:
+    """Exact decimals of unsigned numbers."""
+    wide = np.zeros((len(values), 2), np.uint64)
+    wide[:, 0] = values
+    bits = None if valid is None else pa.array(valid).buffers()[1]
+    return pa.Array.from_buffers(NUMBER, len(values), [bits, pa.py_buffer(wide)])
+
+
+def _saturated(values: Ids) -> NDArray[np.int64]:
+    return np.minimum(values, np.uint64(_BIGINT_MAX)).astype(np.int64)
+
+
+def _column(values: NDArray[np.int64], kind: pa.DataType | None = None) -> pa.Array:
+    """Null where there is none."""
+    return pa.array(values, kind or pa.int64(), mask=values == NONE)
+
+
+# Entries
+
+
+def record_batch(
+    buffer: memoryview, records: Records, base: int, file: str, operation: str, query: EntryQuery
+) -> pa.RecordBatch:
+    """Some records of one file; their offsets count from `base`, where `buffer` begins."""
+    count = len(records)
+    delay = lay.parse_name(file)
+    own = {
+        "term": _numbers(records.term),
+        "index": _numbers(records.index),
+        "replay_time": pa.array(records.replay_time),
+        "topic": pa.array(records.topic),
+        "attempts": _numbers(records.attempts),
+        "delay": pa.nulls(count, pa.int64()) if delay is None else pa.array(np.full(count, delay, np.int64)),
+        "size": pa.array(records.length),
+    }
+    return _entry_batch(
+        file,
+        records.offset + base,
+        records.size,
+        records.term,
+        records.index,
+        pa.repeat(pa.scalar(operation), count),
+        pa.array(records.topic).cast(pa.string()),
+        binary_column(buffer, records.offset + 8, np.full(count, 16, np.int64)),
+        binary_column(buffer, records.data, records.length) if query.payload else None,
+        own,
+    )
+
+
+def event_batch(
+    view: memoryview, events: Events, fields: Fields, file: str, query: EntryQuery
+) -> pa.RecordBatch:
+    """Some events of a log."""
+    topic = np.where(fields.has_topic, fields.topic, 0).astype(np.int32)
+    topics = pa.array(topic, mask=~fields.has_topic)
+    named = fields.session != NONE
+    own = {
+        "term": _numbers(events.term),
+        "index": _numbers(events.index),
+        "replay_time": _column(np.where(fields.code == lay.CREATE, NONE, fields.time)),
+        "topic": topics,
+        "delay": _column(fields.delay),
+        "name": binary_column(view, fields.name, fields.name_length, fields.name != NONE).cast(
+            pa.string(), safe=False
+        ),
+        "at": _column(fields.offset),
+        "size": _column(fields.size),
+        "number": _column(fields.number),
+    }
+    payload = None
+    if query.payload:
+        payload = binary_column(view, fields.data, fields.length, fields.data != NONE)
+    return _entry_batch(
+        file,
+        events.offset,
+        events.payload + events.length - events.offset,
+        events.term,
+        events.index,
+        _WORD_ARRAY.take(pa.array(fields.code)) if (fields.code != NONE).all() else _words(fields),
+        topics.cast(pa.string()),
+        binary_column(view, fields.session, np.full(len(events), 16, np.int64), named),
+        payload,
+        own,
+    )
+
+
+def _words(fields: Fields) -> pa.Array:
+    return _WORD_ARRAY.take(pa.array(np.where(fields.code == NONE, len(_WORDS), fields.code)))
+
+
+def descriptor_batch(places: list[tuple[int, int, Descriptor]], file: str) -> pa.RecordBatch:
+    """The descriptors of a snapshot, each with its offset and its length. There is one for each data file."""
+
+    def ints(values: list[int]) -> NDArray[np.int64]:
+        return np.array(values, np.int64)
+
+    items = [item for _, _, item in places]
+    term = np.array([item.last_id.term for item in items], np.uint64)
+    index = np.array([item.last_id.index for item in items], np.uint64)
+    own = {
+        "term": _numbers(term),
+        "index": _numbers(index),
+        "replay_time": pa.array([min(item.replay, _BIGINT_MAX) for item in items], pa.int64()),
+        "delay": pa.array([item.delay for item in items], pa.int64()),
+        "name": pa.array([item.name for item in items], pa.string()),
+        "at": pa.array([min(item.offset, _BIGINT_MAX) for item in items], pa.int64()),
+        "size": pa.array([min(item.length, _BIGINT_MAX) for item in items], pa.int64()),
+        "flags": pa.array([item.flags for item in items], pa.int32()),
+    }
+    count = len(items)
+    return _entry_batch(
+        file,
+        ints([offset for offset, _, _ in places]),
+        ints([size for _, size, _ in places]),
+        term,
+        index,
+        pa.repeat(pa.scalar(DESCRIPTOR), count),
+        pa.nulls(count, pa.string()),
+        pa.nulls(count, pa.binary()),
+        None,
+        own,
+    )
+
+
+def _entry_batch(
+    file: str,
+    offset: NDArray[np.int64],
+    length: NDArray[np.int64],
+    term: Ids,
+    index: Ids,
+    operation: pa.Array,
+    stream: pa.Array,
+    key: pa.Array,
+    payload: pa.Array | None,
+    own: dict[str, pa.Array],
+) -> pa.RecordBatch:
+    count = len(offset)
+    struct = pa.StructArray.from_arrays(
+        [own.get(field.name, pa.nulls(count, field.type)) for field in OWN_FIELDS], fields=list(OWN_FIELDS)
+    )
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar("mpy6a"), count),
+            pa.repeat(pa.scalar(file), count),
+            pa.array(offset),
+            pa.array(length),
+            pa.array(_saturated(term)),
+            pa.array(_saturated(index)),
+            operation,
+            stream,
+            key,
+            pa.nulls(count, pa.binary()) if payload is None else payload,
+            struct,
+        ],
+        schema=ENTRY_SCHEMA,
+    )
+
+
+# What a query asks for
+
+
+def check_position(position: Position | None) -> None:
+    """A position is a term and an index, or an index in whatever term."""
+    if position is not None and (
+        len(position) > 2 or not all(0 <= part <= lay.UINT64_MAX for part in position)
+    ):
+        raise UsageError(
+            f"{','.join(map(str, position))} is not a position of an mpy6a log",
+            advice="Give TERM,INDEX, or INDEX alone for that index in whatever term",
+        )
+
+
+def between(term: Ids, index: Ids, query: EntryQuery) -> Mask:
+    """Which state ids are in the range of a query."""
+    keep = np.ones(len(term), np.bool_)
+    if query.first is not None:
+        keep &= ~_before(term, index, query.first)
+    if query.last is not None:
+        keep &= ~_behind(term, index, query.last)
+    return keep
+
+
+def _before(term: Ids, index: Ids, position: Position) -> Mask:
+    if len(position) == 1:
+        return np.less(_saturated(index), position[0])
+    return np.asarray((term < position[0]) | ((term == position[0]) & (index < position[1])))
+
+
+def _behind(term: Ids, index: Ids, position: Position) -> Mask:
+    if len(position) == 1:
+        return np.greater(_saturated(index), position[0])
+    return np.asarray((term > position[0]) | ((term == position[0]) & (index > position[1])))
+
+
+def wanted_records(records: Records, query: EntryQuery) -> Mask:
+    """Which records a query asks for; its operations were looked at before."""
+    keep = between(records.term, records.index, query)
+    if query.streams is not None:
+        keep &= np.isin(records.topic, np.array(_topics(query.streams), np.int64))
+    if query.key is not None:
+        key = session_key(query.key)
+        keep &= (records.term == key.term) & (records.index == key.index)
+    return keep
+
+
+def wanted_events(view: memoryview, events: Events, fields: Fields, query: EntryQuery) -> Mask:
+    """Which events a query asks for."""
+    keep = between(events.term, events.index, query)
+    if query.operations is not None:
+        chosen = np.array([word in query.operations for word in (*_WORDS, UNREADABLE)])
+        keep &= chosen[np.where(fields.code == NONE, len(_WORDS), fields.code)]
+    if query.streams is not None:
+        keep &= fields.has_topic & np.isin(fields.topic, np.array(_topics(query.streams), np.int64))
+    if query.key is not None:
+        keep &= fields.session != NONE
+        raw = np.frombuffer(lay.encode_state_id(session_key(query.key)), np.uint8)
+        places = fields.session[keep][:, None] + np.arange(len(raw))
+        keep[keep] = (np.frombuffer(view, np.uint8)[places] == raw).all(axis=1)
+    return keep
+
+
+def wanted_descriptors(query: EntryQuery) -> bool:
+    """Can a query ask for descriptors?"""
+    return (
+        (query.operations is None or DESCRIPTOR in query.operations)
+        and query.streams is None
+        and query.key is None
+    )
+
+
+def _topics(streams: frozenset[str]) -> list[int]:
+    """The topics among these words; other words name none."""
+    return [int(word) for word in streams if word.removeprefix("-").isdecimal() and len(word) < 12]
+
+
+def session_key(text: str) -> StateID:
+    """A session id as a person types it: TERM,INDEX."""
+    parts = text.split(",")
+    if len(parts) == 2 and all(part.isdecimal() and int(part) <= lay.UINT64_MAX for part in parts):
+        return StateID(int(parts[0]), int(parts[1]))
+    raise UsageError(f"{text!r} is not the id of a session", advice="Give TERM,INDEX, such as 3,17")
+
+
+def chosen_rows(events: Events, fields: Fields, keep: NDArray[Any]) -> tuple[Events, Fields]:
+    """Some rows of both."""
+    return (
+        Events(*(getattr(events, item.name)[keep] for item in dataclass_fields(Events))),
+        Fields(*(getattr(fields, item.name)[keep] for item in dataclass_fields(Fields))),
+    )
+
+
+# State
+
+
+def state_batches(pieces: list[Piece], order: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """The rows of some pieces in this order."""
+    records = scan.concatenate([piece.records for piece in pieces])[order]
+    which = np.repeat(np.arange(len(pieces)), [len(piece.records) for piece in pieces])[order]
+    ends = np.cumsum(records.length)
+    begin = 0
+    while begin < len(records):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+        end = min(max(end, begin + 1), begin + BATCH_ROWS)
+        yield _state_batch(pieces, records[begin:end], which[begin:end])
+        begin = end
+
+
+def _state_batch(pieces: list[Piece], records: Records, which: NDArray[np.int64]) -> pa.RecordBatch:
+    count = len(records)
+    base = np.array([piece.base for piece in pieces], np.int64)
+    delay = np.array([piece.file.delay for piece in pieces], np.int64)
+    ids = np.empty(2 * count, np.uint64)
+    ids[::2], ids[1::2] = records.term, records.index
+    arena, offsets = gather(
+        [piece.buffer for piece in pieces], which.astype(np.int32), records.data, records.length
+    )
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(records.replay_time),
+            pa.array(delay[which]),
+            pa.array([piece.file.name for piece in pieces], pa.string()).take(pa.array(which)),
+            pa.array(records.offset + base[which]),
+            pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), _numbers(ids)),
+            pa.array(records.topic),
+            _numbers(records.attempts),
+            pa.Array.from_buffers(
+                pa.binary(), count, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(arena)]
+            ),
+        ],
+        schema=STATE_SCHEMA,
+    )

@@ -1,0 +1,1 @@
+"""Verify, repair, snapshot, compact: each a pure plan and an apply."""

@@ -1,0 +1,41 @@
+"""Merge the unread remains of files that are no longer written, in a directory that no store has open."""
+
+from __future__ import annotations
+
+from flintlog.core.plan import Plan, Step
+from flintlog.dialects.mpy6a import compaction
+from flintlog.dialects.mpy6a.compaction import Merge
+from flintlog.dialects.mpy6a.store import SessionStore
+from flintlog.dialects.mpy6a.store.session_store import FILE_BYTES
+from flintlog.dialects.mpy6a.survey import survey
+from flintlog.disk import Disk
+
+
+def plan_compact(disk: Disk, path: str) -> Plan:
+    """Neighbouring files of one delay become one that holds what is not read."""
+    found = survey(disk, path, examine_bytes=0)
+    found.refuse_damage()
+    merges = compaction.plan(found.machine, FILE_BYTES)
+    steps = tuple(Step("merge", file.name, _reason(merge)) for merge in merges for file in merge.files)
+
+    def apply() -> str:
+        if not steps:
+            return "no file is worth merging"
+        with SessionStore(path, strict=found.behind is None, disk=disk) as store:
+            freed = store.compact()
+        return f"{len(steps)} files became {len(merges)}; {freed} bytes are free"
+
+    facts = {
+        "unread_bytes": sum(merge.live_bytes for merge in merges),
+        "freed_bytes": sum(merge.dead_bytes for merge in merges),
+    }
+    return Plan("compact", "mpy6a", path, steps, apply, facts=facts)
+
+
+def _reason(merge: Merge) -> str:
+    if len(merge.files) == 1:
+        return f"{merge.dead_bytes} of its {merge.live_bytes + merge.dead_bytes} bytes are read"
+    return (
+        f"with {len(merge.files) - 1} neighbour{'' if len(merge.files) == 2 else 's'}: {merge.live_bytes} unread"
+        f" bytes in one file, {merge.dead_bytes} read ones go"
+    )

@@ -1,0 +1,358 @@
+"""A damaged directory put together anew from what can be read: which files there are, and what each holds.
+
+The logs count up to their first damage. What they said behind it is looked for in the other files: the operation
+log's loss is made up for by the change log, that of the change log and the snapshot by the data files, which are
+then read from their beginning. So sessions that were done with can come again; none is left out that can be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
+from flintlog.dialects.mpy6a.operations import Base, Open, Place
+from flintlog.dialects.mpy6a.replay import File, Machine
+from flintlog.dialects.mpy6a.survey import Survey, read_changes
+from flintlog.dialects.mpy6a.upkeep import salvage
+from flintlog.dialects.mpy6a.upkeep.salvage import Ints, Saved
+from flintlog.errors import DamageError
+
+_GAP_BYTES_MAX = 1 << 30
+_DESCRIBING = ("snapshot-", "operation-", "event-", "log-", "changes-", "descriptors-", "note-ahead")
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """One data file: its descriptor in the making, the bytes to take from, and what of them is good."""
+
+    file: File
+    view: memoryview
+    saved: Saved
+    times: Ints
+    on_disk: int  # its size
+    adopted: bool = False
+    lacks: bool = False  # some of the bytes are in the operation log only
+    read_to: int = 0  # what its descriptor said
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+    @property
+    def changed(self) -> bool:
+        """Are the bytes on disk others than they have to be?"""
+        return bool(self.saved.holes) or self.saved.end != self.on_disk or self.retimed > 0 or self.lacks
+
+    @property
+    def retimed(self) -> int:
+        return int((self.times != self.saved.time).sum())
+
+
+@dataclass(slots=True)
+class Rebuild:
+    """The directory as it will be."""
+
+    found: Survey
+    operations: bool  # it has an operation log
+    machine: Machine = field(default_factory=Machine)
+    files: list[Rebuilt] = field(default_factory=list)
+    gone: list[File] = field(default_factory=list)
+    exhausted: Rebuilt | None = None
+    doubtful: bool = False  # what describes the data files is damaged
+    log_end: int | None = None  # where the damage in the change log begins
+    last: StateID = lay.ZERO
+
+    @property
+    def descriptors(self) -> tuple[Descriptor, ...]:
+        return tuple(sorted((item.file.descriptor() for item in self.files), key=lambda one: one.id))
+
+    def base(self) -> tuple[Base, list[Open]]:
+        """The checkpoint of a new operation log."""
+        places = [
+            Place(item.name, offset, size)
+            for item in self.files
+            for offset, size in sorted(item.file.finished.items())
+        ]
+        sessions = [
+            Open(one.id, one.last_change, one.topic, one.attempts, one.place, one.data)
+            for _, one in sorted(self.machine.sessions.items())
+        ]
+        aside = self.exhausted.file.length if self.exhausted is not None else 0
+        return Base(len(sessions), aside, self.descriptors, tuple(places)), sessions
+
+
+def rebuild(found: Survey) -> Rebuild:
+    """Put the directory together from what can be read of it."""
+    made = Rebuild(found, lay.OPERATIONS_FILE in found.listing.known)
+    damaged = [item for item in found.findings if item.severity is Severity.CORRUPT]
+    made.doubtful = any(item.code.startswith(_DESCRIBING) for item in damaged)
+    if found.behind is None:
+        made.machine = _described(found, made)
+    else:
+        made.machine = found.machine
+        if made.doubtful:
+            _follow_note(found, made)
+    for _, chain in sorted(made.machine.chains.items()):
+        _rebuild_chain(made, chain)
+    if made.doubtful:
+        _adopt(made)
+    _mend_chains(made, damaged)
+    _number(made)
+    _settle_sessions(made)
+    _rebuild_exhausted(made)
+    return made
+
+
+# Descriptors
+
+
+def _described(found: Survey, made: Rebuild) -> Machine:
+    """The note's files up to their first damage."""
+    items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
+    last = max((item.last_id for item in items), default=lay.ZERO)
+    past = Survey(found.disk, found.path, found.listing)
+    past.machine = Machine((File.of(item) for item in items), last)
+    _apply_changes(past, made, last)
+    return past.machine
+
+
+def _follow_note(found: Survey, made: Rebuild) -> None:
+    """The operation log is damaged, or stands behind: what the note's files say beyond it counts."""
+    items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
+    newest = max((item.last_id for item in items), default=lay.ZERO)
+    if newest <= made.machine.last:
+        _apply_changes(found, made, made.machine.last)
+        return
+    before, made.machine = made.machine, _described(found, made)
+    for session in before.sessions.values():
+        made.machine.sessions[session.id] = session
+    for file in before.files.values():
+        other = made.machine.files.get(file.name)
+        if other is not None and other.id == file.id:
+            other.finished = {at: size for at, size in file.finished.items() if at >= other.offset}
+
+
+def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
+    """Apply the change log up to the first operation that cannot be."""
+    for file in found.machine.files.values():
+        if file.written:
+            file.length = max(file.length, found.listing.data.get(file.name, 0))
+    view = found.view(lay.CHANGES_FILE)
+    end = len(view)
+    while end:
+        machine = _copy(found.machine)
+        probe = Survey(found.disk, found.path, found.listing, machine)
+        try:
+            read_changes(probe, view[:end], last)
+        except DamageError as error:
+            end = error.offset or 0
+            continue
+        found.machine = made.machine = machine
+        assert probe.log is not None
+        if any(item.severity is Severity.CORRUPT for item in probe.findings):
+            end = probe.log.stop.offset
+        break
+    if end < len(view) and scan.zeros_from(view, end) > end:
+        made.log_end = end
+
+
+def _copy(machine: Machine) -> Machine:
+    base, sessions = machine.base()
+    copy = Machine.of(machine.last, base, sessions)
+    for file in copy.files.values():
+        file.length = machine.files[file.name].length
+    return copy
+
+
+# Data files
+
+
+def _rebuild_chain(made: Rebuild, chain: list[File]) -> None:
+    for file in sorted(chain, key=lambda one: one.id):
+        there = file.name in made.found.listing.data or _tail(made.found, file)
+        if not there and (file.length or not file.written):
+            made.gone.append(file)
+            continue
+        view, lacks = _bytes(made, file)
+        growing = file.written and not made.operations
+        made.files.append(_rebuilt(made, file, view, growing=growing, lacks=lacks))
+
+
+def _tail(found: Survey, file: File) -> bytes:
+    """What only the operation log has of a file."""
+    return b"".join(found.behind.tails.get(file.name, [])) if found.behind is not None else b""
+
+
+def _bytes(made: Rebuild, file: File) -> tuple[memoryview, bool]:
+    """The bytes of a file, and whether it lacks some of them."""
+    found = made.found
+    disk = found.view(file.name)
+    tail = _tail(found, file)
+    if not tail or found.behind is None:
+        if made.operations and not made.doubtful:
+            return disk[: file.length], False  # what follows belongs to no operation
+        return disk, False
+    synced = found.behind.synced.get(file.name, 0)
+    upto = synced + len(tail)
+    if disk[synced:upto] == tail:
+        return disk if made.doubtful else disk[:upto], False
+    gap = synced - len(disk)
+    if gap > _GAP_BYTES_MAX:
+        return disk, False
+    return memoryview(b"".join((disk[:synced], bytes(max(gap, 0)), tail))), True
+
+
+def _rebuilt(
+    made: Rebuild, file: File, view: memoryview, *, growing: bool, lacks: bool = False, adopted: bool = False
+) -> Rebuilt:
+    saved = salvage.save_records(view, file.name, file.replay, growing=growing)
+    size = made.found.listing.data.get(file.name, 0)
+    if made.doubtful:  # what gives out ids may have forgotten some
+        made.last = max(made.last, saved.greatest)
+    return Rebuilt(file, view, saved, saved.time, size, adopted, lacks, file.offset)
+
+
+def _adopt(made: Rebuild) -> None:
+    """Files that nothing describes any more: whoever described them is damaged."""
+    known = {item.name for item in made.files}
+    for name, size in sorted(made.found.listing.data.items()):
+        if name in known or not size:
+            continue
+        delay = lay.parse_name(name)
+        assert delay is not None
+        bound = salvage.earliest(name) or 1
+        file = File(name, delay, lay.ZERO, lay.ZERO, 0, 0, 0, bound, bound)
+        item = _rebuilt(made, file, made.found.view(name), growing=True, adopted=True)
+        if len(item.saved.time):
+            made.files.append(item)
+
+
+# Chains
+
+
+def _mend_chains(made: Rebuild, damaged: list[Finding]) -> None:
+    delays = sorted({item.file.delay for item in made.files})
+    for delay in delays:
+        chain = [item for item in made.files if item.file.delay == delay and not item.adopted]
+        adopted = [item for item in made.files if item.file.delay == delay and item.adopted]
+        for item in sorted(adopted, key=lambda one: (int(one.saved.time[0]), one.name)):
+            first = int(item.saved.time[0])
+            later = [at for at, one in enumerate(chain) if len(one.saved.time) and one.saved.time[0] > first]
+            chain.insert(later[0] if later else len(chain), item)
+        _mend_chain(made, chain)
+        made.files = [item for item in made.files if item.file.delay != delay] + chain
+
+
+def _mend_chain(made: Rebuild, chain: list[Rebuilt]) -> None:
+    """Times that do not go back, one writer, bounds that hold."""
+    times = salvage.mend_times(np.concatenate([item.saved.time for item in chain]))
+    bound = 0
+    for at, item in enumerate(chain):
+        count = len(item.saved.time)
+        item.times, times = times[:count], times[count:]
+        file = item.file
+        if at + 1 < len(chain) and file.written:
+            file.flags &= ~lay.WRITTEN
+            item.notes.append("it is no longer written, because another file follows")
+        _settle_places(made, item)
+        first = int(item.times[0]) if count else None
+        replay = max(file.replay, bound)
+        replay = replay if first is None else min(replay, first)
+        if replay != file.replay and not item.adopted:
+            item.notes.append(f"its bound becomes {replay}")
+        file.replay = bound = replay
+        file.last_time = int(item.times[-1]) if count else replay
+
+
+def _settle_places(made: Rebuild, item: Rebuilt) -> None:
+    """Read position, length and what is done with, as they are when holes are taken out or filled."""
+    file, saved = item.file, item.saved
+    inside = [end for begin, end in saved.holes if begin <= file.offset < end]
+    file.offset = offset = inside[0] if inside else saved.boundary(file.offset)
+    if made.operations:
+        file.length = saved.end
+        finished = {at: size for at, size in file.finished.items() if offset <= at and at + size <= saved.end}
+        finished |= {begin: end - begin for begin, end in saved.holes if begin >= offset}
+        file.finished = finished
+    else:
+        file.length = saved.end - sum(end - begin for begin, end in saved.holes if begin >= offset)
+        file.finished = {}
+
+
+def filled_up_to(made: Rebuild, item: Rebuilt) -> int:
+    """Holes before this place are filled, so that nothing that points into the file moves."""
+    return item.saved.end if made.operations else item.file.offset
+
+
+def _number(made: Rebuild) -> None:
+    """Give ids to adopted files, and see to it that none is given out twice."""
+    last = max(made.last, made.machine.last, _greatest_event(made.found))
+    last = max([last, *(item.file.last_id for item in made.files)])
+    last = StateID(1, 0) if last.term == 0 else last
+    for item in made.files:
+        if item.adopted:
+            last = last.following()
+            item.file.id = item.file.last_id = last
+    if made.files and not made.operations:
+        # A crash may leave the old change log beside the new snapshot: all of it has to count as known.
+        newest = max((item.file for item in made.files), key=lambda file: file.last_id)
+        newest.last_id = max(newest.last_id, last)
+    made.last = made.machine.last = last
+
+
+def _greatest_event(found: Survey) -> StateID:
+    """The greatest state id in a change log, wherever it stands."""
+    view = found.view(lay.CHANGES_FILE)
+    try:
+        events = scan.scan_log(view, checked=False).events
+    except MalformedError:
+        return lay.ZERO
+    return max((events.state_id(row) for row in range(len(events))), default=lay.ZERO)
+
+
+# Sessions
+
+
+def _settle_sessions(made: Rebuild) -> None:
+    """Open sessions stay; one whose record is lost keeps what it holds."""
+    files = {item.name: item for item in made.files}
+    for session in list(made.machine.sessions.values()):
+        place = session.place
+        if place is None:
+            continue
+        item = files.get(place.name)
+        if item is None:
+            known = any(file.name == place.name for file in made.gone)
+            if not known:  # its file was read and deleted since
+                del made.machine.sessions[session.id]
+                continue
+            session.place = None
+        elif place.offset < item.file.offset:
+            del made.machine.sessions[session.id]
+        elif (
+            item.saved.boundary(place.offset) != place.offset or place.offset + place.size > item.file.length
+        ) or any(begin <= place.offset < end for begin, end in item.saved.holes):
+            session.place = None
+
+
+def _rebuild_exhausted(made: Rebuild) -> None:
+    found = made.found
+    if lay.EXHAUSTED_FILE not in found.listing.known and not made.machine.exhausted:
+        return
+    view = found.view(lay.EXHAUSTED_FILE)
+    lacks = False
+    if found.behind is not None:
+        tail = b"".join(found.behind.set_aside)
+        lacks = view[found.behind.exhausted :] != tail
+        view = memoryview(b"".join((view[: found.behind.exhausted], tail)))
+    saved = salvage.save_records(view, lay.EXHAUSTED_FILE, 1, growing=found.behind is None, ordered=False)
+    length = saved.end - sum(end - begin for begin, end in saved.holes)
+    file = File(lay.EXHAUSTED_FILE, 0, lay.ZERO, lay.ZERO, 0, 0, length, 0, 0)
+    size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
+    made.exhausted = Rebuilt(file, view, saved, saved.time, size, lacks=lacks)

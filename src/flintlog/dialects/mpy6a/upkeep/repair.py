@@ -1,0 +1,237 @@
+"""Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
+
+What a crash leaves is healed by opening. Damage is healed by putting the directory together anew (`rebuild.py`).
+Originals are copied to `kept/<time>-<reason>/` first. Without an operation log the data files are written then, the
+snapshot, and an empty change log: until the snapshot stands, the directory refuses to open or opens to the same
+sessions. An operation log decides, so it is written between the data files: before it what only the old one had, behind
+it what the new one knows to be done with. At the end the directory is opened once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable, Iterator
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
+from flintlog.core.plan import Plan
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.store.engine import Engine
+from flintlog.dialects.mpy6a.survey import survey
+from flintlog.dialects.mpy6a.upkeep import salvage
+from flintlog.dialects.mpy6a.upkeep.rebuild import Rebuild, Rebuilt, filled_up_to, rebuild
+from flintlog.disk import Disk
+
+# What opening does about what a crash left, and whether that takes bytes away.
+_HEALED_BY_OPENING = {
+    "file-behind": ("write", False),
+    "file-ahead": ("cut", True),
+    "note-behind": ("rewrite", True),
+}
+_TORN = ("cut", True)
+
+
+def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
+    """What would make the directory open again."""
+    found = survey(disk, path)
+    findings = tuple(found.findings)
+    draft = Draft()
+    if any(finding.severity is Severity.CORRUPT for finding in findings):
+        _plan_rebuild(rebuild(found), findings, draft)
+    else:
+        _plan_opening(findings, draft)
+
+    def apply() -> str:
+        keeper = Keeper(
+            disk,
+            path,
+            kept_name(clock(), findings),
+            lock=path,
+            lock_mode="read",
+            scratch=posixpath.join(path, KEPT_DIRECTORY),
+        )
+        done = draft.carry_out(keeper)
+        strict = lay.OPERATIONS_FILE not in found.listing.known
+        Engine(disk, path, strict=strict, log_bytes=1 << 62, reserve_bytes=0, after=_nothing).close()
+        return done
+
+    return Plan("repair", "mpy6a", path, tuple(draft.steps), apply, tuple(draft.lost), findings)
+
+
+def _nothing() -> None:
+    """Nobody waits for sessions of a directory that is opened to heal it."""
+
+
+def _plan_opening(findings: tuple[Finding, ...], draft: Draft) -> None:
+    for finding in findings:
+        if finding.severity is not Severity.REPAIRABLE:
+            continue
+        action, keeps = _HEALED_BY_OPENING.get(finding.code, _TORN)
+        name = finding.file or ""
+
+        def act(keeper: Keeper, name: str = name, keeps: bool = keeps) -> None:
+            if keeps:
+                keeper.keep(name)
+
+        draft.add(action, name, finding.message, act)
+
+
+# A directory put together anew
+
+
+def _plan_rebuild(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> None:
+    _say_logs(made, findings, draft)
+    for file in made.gone:
+        _say_gone(made, file.name, file.length - file.offset, draft)
+    for item in made.files:
+        _say_file(made, item, draft)
+    if made.exhausted is not None:
+        _say_file(made, made.exhausted, draft)
+    draft.actions = [lambda keeper: _carry_out(made, keeper)]
+
+
+def _carry_out(made: Rebuild, keeper: Keeper) -> None:
+    items = [*made.files, *([made.exhausted] if made.exhausted is not None else [])]
+    changed = [item for item in items if item.changed]
+    known = made.found.listing.known
+    for name in [item.name for item in changed if item.on_disk or item.name in made.found.listing.data]:
+        keeper.keep(name)
+    for name in (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE):
+        if name in known:
+            keeper.keep(name)
+    if not made.operations:
+        for item in changed:
+            keeper.replace(item.name, _content(made, item))
+        keeper.replace(lay.SNAPSHOT_FILE, [lay.encode_snapshot(made.descriptors)])
+        keeper.replace(lay.CHANGES_FILE, [lay.encode_log_header(*lay.CHANGES_FRAME)])
+        return
+    for item in changed:
+        if item.lacks and item is not made.exhausted:
+            keeper.replace(item.name, [bytes(item.view)])
+    if made.exhausted is not None and made.exhausted.changed:
+        keeper.replace(made.exhausted.name, _content(made, made.exhausted))
+    base, sessions = made.base()
+    keeper.replace(lay.OPERATIONS_FILE, ops.checkpoint(made.last, base, sessions))
+    for item in changed:
+        if item is not made.exhausted:
+            keeper.replace(item.name, _content(made, item))
+
+
+def _content(made: Rebuild, item: Rebuilt) -> Iterator[bytes]:
+    filled = 0 if item is made.exhausted else filled_up_to(made, item)
+    return salvage.content(item.view, item.saved, item.times, filled, item.file.replay)
+
+
+# What an operator reads
+
+
+def _say_logs(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> None:
+    found, known = made.found, made.found.listing.known
+    wrong = {item.file: item for item in findings[::-1] if item.severity is Severity.CORRUPT}
+    decides = lay.OPERATIONS_FILE if made.operations else lay.SNAPSHOT_FILE
+    reasons = [
+        item.message if item.file in (None, *known) else f"{item.file}: {item.message}"
+        for item in findings
+        if item.severity is Severity.CORRUPT and _of_descriptors(item)
+    ]
+    reasons += [f"{item.name}: {note}" for item in made.files for note in item.notes]
+    count = len(made.files)
+    reason = "; ".join(dict.fromkeys(reasons)) or "as they are after the other steps"
+    _step(draft, "rewrite", decides, f"{count} file{'' if count == 1 else 's'} described: {reason}")
+    operations = wrong.get(lay.OPERATIONS_FILE)
+    if operations is not None:
+        view = found.view(lay.OPERATIONS_FILE)
+        begin = operations.offset or 0
+        size = scan.zeros_from(view, begin) - begin
+        draft.lost.append(
+            f"operations in {lay.OPERATIONS_FILE} from byte {begin} on, {size} bytes: sessions that were begun or"
+            " changed there, as far as no data file has them"
+        )
+        if found.behind is None:
+            draft.lost.append("the sessions that were open, and that others were done with out of turn")
+    _say_changes(made, wrong.get(lay.CHANGES_FILE), draft)
+
+
+def _of_descriptors(finding: Finding) -> bool:
+    return finding.file in (None, lay.SNAPSHOT_FILE, lay.OPERATIONS_FILE, lay.CHANGES_FILE) or (
+        finding.code in ("offset-boundary", "replay-bound", "writer-not-last", "file-short", "file-long")
+    )
+
+
+def _say_changes(made: Rebuild, finding: Finding | None, draft: Draft) -> None:
+    if finding is None or made.operations:
+        return
+    view = made.found.view(lay.CHANGES_FILE)
+    begin = made.log_end if made.log_end is not None else 0
+    _step(draft, "begin", lay.CHANGES_FILE, finding.message)
+    if len(view) > begin:
+        draft.lost.append(
+            f"operations in {lay.CHANGES_FILE} from byte {begin} on, {len(view) - begin} bytes: read positions among"
+            " them stay behind, so sessions that were done with come again"
+        )
+    elif finding.code == "changes-missing":
+        draft.lost.append(
+            f"what {lay.CHANGES_FILE} said: read positions stay behind, so sessions that were done with come again"
+        )
+
+
+def _say_gone(made: Rebuild, name: str, unread: int, draft: Draft) -> None:
+    _step(draft, "forget", name, "the file is not there")
+    if unread:
+        why = " unless an operation that is lost deleted it" if made.doubtful else ""
+        draft.lost.append(f"{name}: {unread} bytes that were not read{why}")
+
+
+def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
+    saved, name = item.saved, item.name
+    holes = [(begin, end) for begin, end in saved.holes if end > item.read_to]
+    for begin, end in holes:
+        draft.lost.append(f"{name}: bytes {begin} to {end - 1}, {end - begin} in all")
+    size = max(item.on_disk, len(item.view), _length(made, item))
+    cut = size - saved.end
+    if cut and not saved.torn and not _ahead(made, item):
+        draft.lost.append(f"{name}: {cut} bytes from byte {saved.end} on")
+    if item.file.offset < item.read_to and saved.end >= item.read_to:
+        draft.lost.append(f"{name}: that byte {item.file.offset} on was read; it comes again")
+    if item.adopted:
+        _step(draft, "adopt", name, "nothing describes it any more; it is read from its beginning")
+        draft.lost.append(f"{name}: what of it was read; it comes again")
+    if saved.holes or item.retimed:
+        _step(draft, "rewrite", name, _rewritten(item))
+    elif saved.end < item.on_disk:
+        _step(draft, "cut", name, f"at byte {saved.end} of {item.on_disk}")
+    elif item.lacks:
+        _step(draft, "write", name, "what only the operation log has of it")
+
+
+def _length(made: Rebuild, item: Rebuilt) -> int:
+    """How long the file was, as far as anybody knows."""
+    known = made.found.machine.files.get(item.name)
+    return known.length if known is not None else 0
+
+
+def _ahead(made: Rebuild, item: Rebuilt) -> bool:
+    """Is what is cut no part of any operation?"""
+    return made.operations and not made.doubtful and item.saved.end == _length(made, item)
+
+
+def _rewritten(item: Rebuilt) -> str:
+    parts = []
+    if item.saved.holes:
+        count = len(item.saved.holes)
+        parts.append(f"without {count} part{'' if count == 1 else 's'} that cannot be read")
+    if item.retimed:
+        count = item.retimed
+        parts.append(
+            f"{count} session{'' if count == 1 else 's'} get the time of the next one, because time never goes back"
+        )
+    if item.saved.end < item.on_disk:
+        parts.append(f"cut at byte {item.saved.end} of {item.on_disk}")
+    return ", ".join(parts)
+
+
+def _step(draft: Draft, action: str, file: str, reason: str) -> None:
+    draft.add(action, file, reason, lambda keeper: None)

@@ -1,0 +1,253 @@
+"""What can be saved of damaged bytes: descriptors of a snapshot, records of a data file, the order of times.
+
+Nothing here is a promise that the bytes are right: the format has no checksums. It is what a person could read.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.compile import kernel
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
+from flintlog.errors import DamageError
+
+Ints = NDArray[np.int64]
+_NAME = re.compile(rb"[1-9][0-9]*@[0-9]{10}(?:-[1-9][0-9]*)?\.data")
+_SLACK_SECONDS = 2 * 86400  # a clock, or a time zone
+_SPAN_SECONDS = 1 << 28  # more than eight years: no file is written longer
+_TERM_MAX = 1 << 32
+_CHUNK_BYTES = 8 << 20
+
+
+def descriptors(view: memoryview) -> list[Descriptor]:
+    """The descriptors that can be read, also behind one that cannot; of two with one name what is read less."""
+    found: dict[str, Descriptor] = {}
+    try:
+        found = {item.name: item for _, item in lay.read_snapshot(view)}
+        if sum(len(item.encode()) for item in found.values()) == len(view):
+            return list(found.values())
+    except DamageError:
+        pass
+    found.clear()
+    for match in _NAME.finditer(view):
+        begin = match.start() - 1
+        if begin < 0 or view[begin] != match.end() - match.start():
+            continue
+        try:
+            item, _ = lay.read_descriptor(view, begin)
+        except MalformedError:
+            continue
+        if max(item.offset, item.length) >= 1 << 62:
+            continue
+        other = found.get(item.name)
+        if other is not None:
+            newer = max(item, other, key=lambda one: one.last_id)
+            item = Descriptor(
+                item.name,
+                min(item.id, other.id),
+                newer.last_id,
+                newer.flags,
+                min(item.offset, other.offset),
+                newer.length,
+                min(item.replay, other.replay),
+            )
+        found[item.name] = item
+    return list(found.values())
+
+
+def earliest(name: str) -> int | None:
+    """No session of a file with this name can be due before; None when the name tells no time."""
+    hour = name.partition("@")[2][:10]
+    try:
+        begun = calendar.timegm(time.strptime(hour, "%Y%m%d%H"))
+    except ValueError:
+        return None
+    return begun + (lay.parse_name(name) or 0)
+
+
+# Records
+
+
+@dataclass(slots=True)
+class Saved:
+    """The records of a data file that can be read. `holes` are between them; behind `end` there is nothing."""
+
+    offset: Ints
+    size: Ints
+    time: Ints
+    holes: list[tuple[int, int]]
+    end: int
+    torn: bool  # what stands behind the end was never acknowledged
+    greatest: StateID  # the greatest session id
+
+    def ends(self) -> Ints:
+        return self.offset + self.size
+
+    def boundary(self, at: int) -> int:
+        """The beginning of the record that a place is in, or the end."""
+        if at >= self.end or not len(self.offset):
+            return min(at, self.end)
+        return int(self.offset[max(int(np.searchsorted(self.offset, at, side="right")) - 1, 0)])
+
+
+def save_records(view: memoryview, name: str, bound: int, *, growing: bool, ordered: bool = True) -> Saved:
+    """Read what can be read. In a file that is `growing` the end can be torn."""
+    parts, stop = _scan(view, 0, 0, ordered=ordered)
+    before = int(parts[-1].replay_time[-1]) if parts and ordered else bound
+    if stop.good:
+        return _saved(parts, [], stop.offset, False)
+    damage = scan.judge_records(view, stop, before, written=growing)
+    if damage is not None and damage.torn:
+        return _saved(parts, [], stop.offset, True)
+    low = earliest(name)
+    low = max((bound if low is None else low) - _SLACK_SECONDS, 1)
+    high = low + _SPAN_SECONDS if ordered else np.iinfo(np.int64).max
+    parts, at = [], 0
+    holes: list[tuple[int, int]] = []
+    while True:
+        more, stop = _scan(view, at, low if ordered else 0, ordered=False)
+        good, end = _plausible(more, high, stop.offset)
+        parts += good
+        if end == stop.offset:
+            damage = scan.judge_records(view, stop, low, written=growing)
+            if damage is None or damage.torn:
+                return _saved(parts, holes, end, damage is not None)
+        at = scan.record_behind(view, end, low)
+        if at < 0:
+            return _saved(parts, holes, end, False)
+        holes.append((end, at))
+
+
+def _scan(
+    view: memoryview, start: int, before: int, *, ordered: bool
+) -> tuple[list[scan.Records], scan.Stop]:
+    parts = []
+    stop: scan.Stop | None = None
+    for records, stop in scan.record_batches(view, start, before=before, ordered=ordered):  # noqa: B007
+        if len(records):
+            parts.append(records)
+    assert stop is not None
+    return parts, stop
+
+
+def _plausible(parts: list[scan.Records], high: int, end: int) -> tuple[list[scan.Records], int]:
+    """The records up to the first whose time cannot be, and where they end."""
+    good: list[scan.Records] = []
+    for records in parts:
+        wild = np.flatnonzero(records.replay_time > high)
+        if len(wild):
+            row = int(wild[0])
+            return [*good, records[:row]] if row else good, int(records.offset[row])
+        good.append(records)
+    return good, end
+
+
+def _saved(parts: list[scan.Records], holes: list[tuple[int, int]], end: int, torn: bool) -> Saved:
+    records = scan.concatenate(parts)
+    known = records.term <= _TERM_MAX
+    term = int(records.term[known].max(initial=0))
+    index = int(records.index[known & (records.term == term)].max(initial=0))
+    return Saved(
+        records.offset,
+        records.size,
+        records.replay_time,
+        holes,
+        end,
+        torn,
+        StateID(term, index) if term else lay.ZERO,
+    )
+
+
+# Times
+
+
+@kernel
+def _longest(times: Any, tails: Any, before: Any, keep: Any) -> None:
+    """Mark the longest part whose times do not go back; of two as long the one with the later times."""
+    count = 0
+    for at in range(len(times) - 1, -1, -1):
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            if times[tails[middle]] < times[at]:
+                high = middle
+            else:
+                low = middle + 1
+        before[at] = tails[low - 1] if low > 0 else -1
+        tails[low] = at
+        if low == count:
+            count += 1
+    at = tails[count - 1] if count > 0 else -1
+    while at >= 0:
+        keep[at] = True
+        at = before[at]
+
+
+def mend_times(times: Ints) -> Ints:
+    """Times that do not go back: those that do not fit take that of the next one that does, or of the last.
+
+    Records stand in the order in which they were stored, which is the order of their replay.
+    """
+    if not len(times) or (np.diff(times) >= 0).all():
+        return times
+    keep = np.zeros(len(times), np.bool_)
+    _longest.run(8 * len(times), times, np.zeros(len(times), np.int64), np.zeros(len(times), np.int64), keep)
+    kept = np.flatnonzero(keep)
+    next_kept = np.minimum(np.searchsorted(kept, np.arange(len(times))), len(kept) - 1)
+    return np.where(keep, times, times[kept[next_kept]])
+
+
+# New content
+
+
+def filler(size: int, due: int) -> bytes:
+    """A record of exactly this size that stands where nothing can be read; it is never replayed."""
+    head = lay.encode_record(lay.Record(due, StateID(1, 0), 0, 0, b""))[:-1]
+    length = size - len(head) - 1
+    while len(head) + len(lay.uvarint(length)) + length > size:
+        length -= 1
+    number = bytearray(lay.uvarint(length))
+    while len(head) + len(number) + length < size:  # a longer form of the same number
+        number[-1] |= 0x80
+        number.append(0)
+    return head + bytes(number) + bytes(length)
+
+
+def content(view: memoryview, saved: Saved, times: Ints, filled: int, due: int) -> Iterator[bytes]:
+    """The file with other times, without its holes; those that begin before `filled` keep their place.
+
+    `due` is the time of what fills them where no record tells one.
+    """
+    holes = dict(saved.holes)
+    ends = saved.ends()
+    row = 0
+    at = 0
+    while at < saved.end:
+        if at in holes:
+            if at < filled:
+                near = times[max(row - 1, 0)] if len(times) else due
+                yield filler(holes[at] - at, int(near))
+            at = holes[at]
+            continue
+        stop = int(np.searchsorted(ends, at + _CHUNK_BYTES, side="right"))
+        breaks = [int(np.searchsorted(saved.offset, begin)) for begin in holes if begin > at]
+        stop = min(max(stop, row + 1), *breaks, len(ends)) if breaks else min(max(stop, row + 1), len(ends))
+        chunk = bytearray(view[at : int(ends[stop - 1])])
+        changed = row + np.flatnonzero(times[row:stop] != saved.time[row:stop])
+        if len(changed):
+            places = (saved.offset[changed] - at)[:, None] + np.arange(8)
+            np.frombuffer(chunk, np.uint8)[places] = (
+                times[changed].astype("<i8").view(np.uint8).reshape(-1, 8)
+            )
+        yield bytes(chunk)
+        at, row = int(ends[stop - 1]), stop

@@ -1,0 +1,45 @@
+"""Write the descriptors of a directory that no store has open to its snapshot, and begin the logs anew."""
+
+from __future__ import annotations
+
+from flintlog.core.plan import Plan, Step
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.store import SessionStore
+from flintlog.dialects.mpy6a.survey import Survey, survey
+from flintlog.disk import Disk
+
+
+def plan_snapshot(disk: Disk, path: str) -> Plan:
+    """Nothing is to be done where the logs hold nothing behind the last snapshot."""
+    found = survey(disk, path, examine_bytes=0)
+    found.refuse_damage()
+    events = _events(found)
+    count = len(found.machine.files)
+    steps: list[Step] = []
+    if events:
+        reason = f"the descriptors of {count} file{'' if count == 1 else 's'} at {found.machine.last}"
+        steps.append(Step("write", lay.SNAPSHOT_FILE, reason))
+        for name, number in events.items():
+            steps.append(Step("begin", name, f"{number} operation{'' if number == 1 else 's'} are in it"))
+
+    def apply() -> str:
+        if not steps:
+            return f"the snapshot is at {found.machine.last} already"
+        with SessionStore(path, strict=found.behind is None, disk=disk) as store:
+            store.snapshot()
+            return f"snapshot at {store.last}; the logs begin anew"
+
+    return Plan("snapshot", "mpy6a", path, tuple(steps), apply)
+
+
+def _events(found: Survey) -> dict[str, int]:
+    """How many operations each log holds behind the last snapshot."""
+    if found.behind is None:
+        count = len(found.log.events) if found.log is not None else 0
+        return {lay.CHANGES_FILE: count} if count else {}
+    assert found.log is not None
+    checkpoint = 1 + found.opened
+    count = len(found.log.events) - checkpoint
+    if not count:
+        return {}
+    return {lay.CHANGES_FILE: len(found.behind.changes), lay.OPERATIONS_FILE: count}
