@@ -30,6 +30,7 @@ def sort_chains(found: Survey) -> None:
                 Severity.CORRUPT,
                 "two-writers",
                 f"the delay of {delay} s has two files that are written: {names}",
+                writers[0].name,
             )
         elif writers and chain[-1] is not writers[0]:
             found.add(

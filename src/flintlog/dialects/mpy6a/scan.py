@@ -448,6 +448,8 @@ def judge_log(buffer: memoryview, scan: LogScan, *, checked: bool) -> Damage | N
         )
     torn = _log_is_torn(buffer, scan, checked)
     code, message, expected, found = _describe_event(buffer, scan)
+    if torn and scan.stop.reason == CUT:
+        found = f"{len(buffer) - scan.end} bytes"  # the padding before it goes too
     return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
 
 
