@@ -31,9 +31,9 @@ class File:
     replay: int
     last_time: int  # the replay time of its last record, or what bounds that of the first
     visible: int = 0  # how much of it has been written
-    finished: dict[int, int] = field(
-        default_factory=dict
-    )  # offset to size: done with, behind one that is not
+    # Done with, behind one that is not: runs by where they begin, each with its size, and by where they end.
+    finished: dict[int, int] = field(default_factory=dict)
+    _finished_ends: dict[int, int] = field(default_factory=dict)
 
     @property
     def written(self) -> bool:
@@ -48,6 +48,27 @@ class File:
             at = max(at, offset + size)
         if at < self.length:
             yield at, self.length
+
+    def finish(self, offset: int, size: int) -> None:
+        """These records are done with; runs that touch become one."""
+        begin, end = offset, offset + size
+        before = self._finished_ends.pop(begin, None)
+        if before is not None and self.finished.get(before) == begin - before:
+            begin = before
+        if (behind := self.finished.pop(end, None)) is not None:
+            end += behind
+        self.finished[begin] = end - begin
+        self._finished_ends[end] = begin
+
+    def shift(self, size: int) -> None:
+        """Move the read position, and forget the runs that it passes."""
+        begin = self.offset
+        self.offset += size
+        passed = (
+            [begin] if self.finished.get(begin) == size else [at for at in self.finished if at < self.offset]
+        )
+        for at in passed:
+            self._finished_ends.pop(at + self.finished.pop(at), None)
 
     def descriptor(self) -> Descriptor:
         return Descriptor(self.name, self.id, self.last_id, self.flags, self.offset, self.length, self.replay)
@@ -144,7 +165,7 @@ class Machine:
         machine = Machine((File.of(item) for item in base.descriptors), state_id)
         machine.exhausted = base.exhausted
         for place in base.finished:
-            machine._file(place.name).finished[place.offset] = place.size
+            machine._file(place.name).finish(place.offset, place.size)
         for item in sessions:
             machine._open(
                 OpenSession(item.id, item.last_change, item.topic, item.attempts, item.place, [item.data])
@@ -269,17 +290,15 @@ class Machine:
                         "shift",
                         f"{name} is read up to byte {file.offset} of {file.length}, and {size} more cannot be",
                     )
-                file.offset += size
+                file.shift(size)
                 file.last_id = state_id
-                for offset in [offset for offset in file.finished if offset < file.offset]:
-                    del file.finished[offset]
                 return [event]
 
     def merge(self, state_id: StateID, files: Sequence[File], name: str) -> None:
         """Put one file in the place of neighbours whose unread records it holds, and nothing else."""
         first, last = files[0], files[-1]
         merged = replace(first, name=name, last_id=state_id, offset=0, length=0, last_time=last.last_time)
-        merged.finished = {}
+        merged.finished, merged._finished_ends = {}, {}
         for file in files:
             merged.flags |= file.flags & lay.READ
             for begin, end in file.unread():
@@ -367,7 +386,7 @@ class Machine:
 
     def _finish(self, place: Place) -> None:
         file = self._check(place)
-        file.finished[place.offset] = place.size
+        file.finish(place.offset, place.size)
         first = self.taken.get((place.name, place.offset))
         if first is not None:
             self._close(first)

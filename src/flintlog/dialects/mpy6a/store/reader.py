@@ -18,6 +18,7 @@ from flintlog.dialects.mpy6a.layout import Record, StateID
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.replay import File, Machine
 from flintlog.dialects.mpy6a.scan import Records
+from flintlog.dialects.mpy6a.waiting import waits
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
@@ -202,13 +203,9 @@ class ChainReader:
         )
 
     def _unfinished(self, file: File, begin: int, records: Records) -> Records:
-        done = [(at, size) for at, size in file.finished.items() if begin <= at < self._at]
-        if not done:
+        if not file.finished:
             return records
-        keep = np.ones(len(records), np.bool_)
-        for at, size in done:
-            keep &= ~((records.offset + begin >= at) & (records.offset + begin < at + size))
-        return records[keep]
+        return records[waits(file, records.offset + begin)]
 
 
 class DueReader:

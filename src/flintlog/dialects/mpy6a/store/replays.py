@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ class Replays:
         self._store = store
         self._pieces = pieces
         self._order = order  # rows of all pieces, counted one after the other
+        self._ending = threading.Lock()
         self._ended = False
         self._starts = np.cumsum([0, *(len(piece.records) for piece in pieces)])
 
@@ -115,10 +117,11 @@ class Replays:
         mask = np.asarray(done, np.bool_)
         if mask.shape != (len(self),):
             raise UsageError(f"{len(self)} sessions need as many answers, not {mask.size}")
-        if self._ended:
-            raise SessionFinishedError("these sessions were deleted or stored already")
-        self._store.end_many(list(self._runs(mask, delay)), now)
-        self._ended = True
+        with self._ending:
+            if self._ended:
+                raise SessionFinishedError("these sessions were deleted or stored already")
+            self._store.end_many(list(self._runs(mask, delay)), now)
+            self._ended = True
 
     def _runs(self, done: NDArray[np.bool_], delay: int | None) -> Iterator[Run]:
         """Neighbours that go the same way; a delay of 0 stands for those that are done."""

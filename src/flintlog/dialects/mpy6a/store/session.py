@@ -28,19 +28,20 @@ class Topic:
     attempts_max: int | None = None
 
     def __post_init__(self) -> None:
-        if not _TOPIC_MIN <= self.number <= _TOPIC_MAX:
-            raise UsageError(f"topic {self.number} does not fit in 32 bits")
+        if not isinstance(self.number, int) or not _TOPIC_MIN <= self.number <= _TOPIC_MAX:
+            raise UsageError(f"topic {self.number!r} is not a number of 32 bits")
         check_delay(self.delay)
-        if self.attempts_max is not None and self.attempts_max < 1:
-            raise UsageError(
-                f"topic {self.number}: a session is replayed at least once, not {self.attempts_max} times"
-            )
+        most = self.attempts_max
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise UsageError(f"topic {self.number}: a session is replayed at least once, not {most!r} times")
 
 
 def check_delay(delay: int) -> int:
     """A delay as files can be bound to it."""
-    if not 1 <= delay <= lay.DELAY_MAX:
-        raise UsageError(f"a delay of {delay} seconds cannot be", advice=f"Give 1 to {lay.DELAY_MAX} seconds")
+    if not isinstance(delay, int) or not 1 <= delay <= lay.DELAY_MAX:
+        raise UsageError(
+            f"a delay of {delay!r} seconds cannot be", advice=f"Give 1 to {lay.DELAY_MAX} whole seconds"
+        )
     return delay
 
 

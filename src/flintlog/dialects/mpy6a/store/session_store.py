@@ -45,7 +45,7 @@ from flintlog.dialects.mpy6a.store.reader import DueReader, Piece
 from flintlog.dialects.mpy6a.store.replays import RUN_BYTES_MAX, Replays, Run
 from flintlog.dialects.mpy6a.store.session import Session, Topic, check_delay
 from flintlog.disk import Disk
-from flintlog.errors import RefusedError, UsageError
+from flintlog.errors import ClosedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,6 +110,7 @@ class SessionStore:
         self._on_exhausted = on_exhausted or _warn
         self._file_bytes = file_bytes
         self._changed = threading.Condition()
+        self._changes = 0
         self._leads = False
         self._closed = False
         disk = disk or Disk()
@@ -183,6 +184,8 @@ class SessionStore:
                 )
             if term > machine.last.term:
                 machine.last = StateID(term, 0)
+            if self._leads:
+                return  # what is handed out stays handed out
             self._leads = True
             self._begin_reading()
             work = Work()
@@ -202,6 +205,17 @@ class SessionStore:
                 )
             yield
 
+    @contextmanager
+    def _working(self) -> Iterator[Work]:
+        """Operations as they are added; durable on return. What was applied is written whatever is raised."""
+        with self._leading():
+            work = Work()
+            try:
+                yield work
+            finally:
+                ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+
     # Time
 
     def tick(self, now: float) -> None:
@@ -215,8 +229,8 @@ class SessionStore:
             raise TimeUnknownError(
                 "the store was not told what time it is", advice="Give it a clock (clock=time.time), or `now`"
             )
-        if not 0 < now < lay.TIME_MAX - lay.DELAY_MAX:
-            raise UsageError(f"{now} is not a time in seconds since 1970")
+        if not _is_time(now):
+            raise UsageError(f"{now!r} is not a time in seconds since 1970")
         self._told = now
         return now
 
@@ -242,27 +256,21 @@ class SessionStore:
     def new(self, topic: int, data: bytes = b"") -> Session:
         """Begin a session; durable on return."""
         self._topic(topic)
-        _check_size(len(data))
-        with self._leading():
-            work = Work()
-            state_id = self._engine.do(work, ops.New(topic, bytes(data)))
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
+        data = _checked(data)
+        with self._working() as work:
+            state_id = self._engine.do(work, ops.New(topic, data))
         return Session(self, state_id, topic)
 
     def put(self, topic: int, data: bytes, *, delay: int | None = None, now: float | None = None) -> StateID:
         """Begin a session and store it at once, in one operation; durable on return. Returns its id."""
         self._topic(topic)
         delay = self.delay_of(topic, delay)
-        _check_size(len(data))
-        with self._leading():
-            work = Work()
+        data = _checked(data)
+        with self._working() as work:
             due = self._due_after(delay, now)
             self._make_room(work, delay, due)
             state_id = self.last.following()
             self._engine.do(work, ops.Put(delay, 1, lay.encode_record(Record(due, state_id, topic, 0, data))))
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
         return state_id
 
     def put_many(
@@ -282,8 +290,7 @@ class SessionStore:
         payloads = Payloads.of(data)
         _check_size(int(payloads.length.max(initial=0)))
         ranges = []
-        with self._leading():
-            work = Work()
+        with self._working() as work:
             due = self._due_after(delay, now)
             for part in payloads.split(RUN_BYTES_MAX):
                 self._make_room(work, delay, due)
@@ -292,8 +299,6 @@ class SessionStore:
                     work, ops.Put(delay, len(part), batch.encode_new(due, ids.first, topic, part))
                 )
                 ranges.append(ids)
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
         return ranges
 
     # Open sessions
@@ -306,12 +311,12 @@ class SessionStore:
 
     def change(self, session: Session, data: bytes, *, replace: bool) -> None:
         """Append to a session, or replace what it holds; durable on return."""
-        with self._leading():
+        data = _checked(data)
+        with self._working() as work:
             self._check_open(session)
             held = self._engine.machine.sessions.get(session.id)
             before = 0 if replace else sum(map(len, held.parts)) if held else len(session.stored_data)
             _check_size(before + len(data))
-            work = Work()
             if held is None:
                 assert session.place is not None
                 assert session.replay_time is not None
@@ -319,30 +324,24 @@ class SessionStore:
                     session.replay_time, session.id, session.topic, session.attempts, session.stored_data
                 )
                 self._engine.do(work, ops.Take(session.place, lay.encode_record(record)))
-            self._engine.do(work, (ops.Replace if replace else ops.Append)(session.id, bytes(data)))
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
+            self._engine.do(work, (ops.Replace if replace else ops.Append)(session.id, data))
 
     def delete(self, session: Session) -> None:
         """End a session for good; durable on return."""
-        with self._leading():
+        with self._working() as work:
             self._check_open(session)
-            work = Work()
             if session.place is None:
                 self._engine.do(work, ops.Drop(session.id))
             else:
                 self._engine.do(work, ops.Finish(session.place))
                 self._advance(work, session.place.name)
             session.ended = True
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
 
     def store(self, session: Session, delay: int | None = None, *, now: float | None = None) -> int:
         """Let a session wait; durable on return. Returns its replay time."""
         delay = self.delay_of(session.topic, delay)
-        with self._leading():
+        with self._working() as work:
             self._check_open(session)
-            work = Work()
             due = self._due_after(delay, now)
             self._make_room(work, delay, due)
             if session.place is None:
@@ -352,8 +351,6 @@ class SessionStore:
                 self._engine.do(work, ops.Again(session.place, delay, lay.encode_record(record)))
                 self._advance(work, session.place.name)
             session.ended = True
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
         return due
 
     def _check_open(self, session: Session) -> None:
@@ -409,7 +406,7 @@ class SessionStore:
                 return Replays(self, pieces, order)
             self._engine.drain()
             for record, _ in Replays(self, pieces, order[spent[order]]).rows():
-                self._on_exhausted(record)
+                self._tell(record)
             order = order[~spent[order]]
             if len(order):
                 return Replays(self, pieces, order)
@@ -424,25 +421,42 @@ class SessionStore:
                 "an iterator that waits needs a clock", advice="Open the store with clock=time.time"
             )
         while not self._closed:
-            sessions = self.due(limit=limit)
+            seen = self._changes
+            try:
+                sessions = self.due(limit=limit)
+                head = None if sessions else self.next_due()
+            except ClosedError:
+                return
             yield from sessions
             if not sessions:
-                self._sleep(wait)
+                self._sleep(seen, head, wait)
 
-    def _sleep(self, wait: Callable[[float], None] | None) -> None:
-        with self._changed:
-            if self._closed:
-                return
-            head = self.next_due()
-            seconds = _LONGEST_SLEEP if head is None else head - self._now(None)
-            if wait is None and seconds > 0:
-                self._changed.wait(min(seconds, _LONGEST_SLEEP))
-        if wait is not None and seconds > 0:
+    def _sleep(self, seen: int, head: int | None, wait: Callable[[float], None] | None) -> None:
+        """Until a session is due, at most an hour, or until something changed since `seen`.
+
+        Only `_changed` is held, and nobody takes another lock with it: a writer wakes sleepers with its own in hand.
+        """
+        seconds = _LONGEST_SLEEP if head is None else min(head - self._now(None), _LONGEST_SLEEP)
+        if seconds <= 0:
+            return
+        if wait is not None:
             wait(seconds)
+            return
+        with self._changed:
+            if self._changes == seen and not self._closed:
+                self._changed.wait(seconds)
 
     def _wake(self) -> None:
         with self._changed:
+            self._changes += 1
             self._changed.notify_all()
+
+    def _tell(self, record: Record) -> None:
+        """Hand an exhausted session to the callback, whose failure must not hold up the others."""
+        try:
+            self._on_exhausted(record)
+        except Exception:
+            _log.exception("the callback for exhausted sessions failed for session %s", record.id)
 
     def _with_changes(self, piece: Piece) -> Piece:
         """The piece with what was done to its sessions before the store was opened."""
@@ -465,8 +479,9 @@ class SessionStore:
 
     def end_many(self, runs: Sequence[Run], now: float | None) -> None:
         """End what was handed out together; durable on return."""
-        with self._leading():
-            work = Work()
+        if any(run.delay for run in runs):
+            now = self._now(now)
+        with self._working() as work:
             for run in runs:
                 if run.delay:
                     due = self._due_after(run.delay, now)
@@ -475,8 +490,6 @@ class SessionStore:
                 else:
                     self._engine.do(work, ops.Finish(run.place))
                 self._advance(work, run.place.name)
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
 
     # Files
 
@@ -503,16 +516,13 @@ class SessionStore:
 
     def rotate(self, delay: int, *, now: float | None = None) -> None:
         """Stop writing the file of a delay and begin the next one; durable on return."""
-        with self._leading():
+        with self._working() as work:
             tail = self._engine.machine.tail(delay)
-            work = Work()
             if tail is not None and tail.length:
                 due = self._due_after(delay, now)
                 self._engine.do(work, lay.StopWriting(tail.name))
                 self._drop_if_read(work, tail)
                 self._engine.do(work, lay.Create(delay, due - delay))
-            ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
 
     def compact(self) -> int:
         """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
@@ -645,6 +655,22 @@ class SessionStore:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _is_time(now: object) -> bool:
+    return isinstance(now, int | float | np.integer | np.floating) and bool(
+        0 < now < lay.TIME_MAX - lay.DELAY_MAX
+    )
+
+
+def _checked(data: object) -> bytes:
+    """A session's data; what is not bytes is refused before anything is changed."""
+    if not isinstance(data, bytes):
+        if not isinstance(data, bytearray | memoryview) or memoryview(data).itemsize != 1:
+            raise UsageError(f"a session holds bytes, not {type(data).__name__}")
+        data = bytes(data)
+    _check_size(len(data))
+    return data
 
 
 def _check_size(size: int) -> None:

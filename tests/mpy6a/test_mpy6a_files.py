@@ -1,0 +1,411 @@
+"""The files of a store: when they switch and go, how they are named, merged, converted, opened."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+from tests.mpy6a.stores import (
+    FAR,
+    LONG,
+    ONCE,
+    ROOT,
+    SHORT,
+    T0,
+    crashed,
+    files_of,
+    names_of,
+    opened,
+    reopened,
+    waiting,
+)
+
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.scan import scan_log
+from flintlog.dialects.mpy6a.store import SessionStore, Topic, engine
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, RefusedError
+from flintlog.testing import FaultyKernel, MemoryKernel
+
+BOTH = pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])
+
+
+# Switching, names, deletion
+
+
+@BOTH
+def test_a_full_file_is_closed_and_a_read_one_deleted(strict):
+    store = opened(strict=strict, file_bytes=100)
+    for number in range(9):
+        store.put(SHORT, b"%d" % number * 20, now=T0 + number)
+    stem = "30@2023111422"
+    assert names_of(store) == [
+        f"{stem}-1.data",
+        f"{stem}-2.data",
+        f"{stem}-3.data",
+        f"{stem}-4.data",
+        f"{stem}.data",
+    ]
+    files = store._engine.machine.chains[30]
+    assert [file.name for file in files] == [f"{stem}{end}.data" for end in ("", "-1", "-2", "-3", "-4")]
+    assert [file.written for file in files] == [False] * 4 + [True]
+    assert all(file.length >= 100 for file in files[:-1])
+    sessions = store.due(FAR)
+    for session in sessions[:5]:
+        session.delete()
+    assert names_of(store) == [f"{stem}-2.data", f"{stem}-3.data", f"{stem}-4.data"]
+    store.put(SHORT, b"more" * 30, now=T0 + 9)
+    store.put(SHORT, b"more" * 30, now=T0 + 10)
+    assert f"{stem}.data" in names_of(store)  # the first free name
+    for session in sessions[5:]:
+        session.delete()
+    assert waiting(crashed(store, strict=strict)) == [b"more" * 30] * 2
+
+
+@BOTH
+def test_the_file_that_is_written_stays_when_all_of_it_is_read(strict):
+    store = opened(strict=strict)
+    store.put(SHORT, b"a", now=T0)
+    store.due(FAR)[0].delete()
+    assert len(names_of(store)) == 1
+    store.put(SHORT, b"b", now=T0 + 5000)
+    assert len(names_of(store)) == 1
+    assert waiting(crashed(store, strict=strict)) == [b"b"]
+
+
+@BOTH
+def test_rotation_begins_the_next_file(strict):
+    store = opened(strict=strict)
+    store.rotate(30, now=T0)  # there is nothing to rotate
+    store.put(SHORT, b"a", now=T0)
+    store.rotate(30, now=T0 + 7200)
+    store.rotate(30, now=T0 + 7300)  # an empty one is left alone
+    assert names_of(store) == ["30@2023111422.data", "30@2023111500.data"]
+    store.put(SHORT, b"b", now=T0 + 7400)
+    store.due(T0 + 31)[0].delete()
+    assert names_of(store) == ["30@2023111500.data"]
+    assert waiting(crashed(store, strict=strict)) == [b"b"]
+
+
+def test_of_a_read_file_the_mark_the_shifts_and_the_end_are_in_the_change_log():
+    store = opened(strict=True, file_bytes=50)
+    store.put(SHORT, b"a" * 20, now=T0)
+    store.put(SHORT, b"b", now=T0)
+    store.due(FAR)[0].delete()
+    raw = files_of(store)["state.log"]
+    events = scan_log(memoryview(raw), checked=False).events
+    changes = [lay.read_change(raw[int(events.payload[row]) : events.end(row)]) for row in range(len(events))]
+    first, second = "30@2023111422.data", "30@2023111422-1.data"
+    assert changes == [
+        lay.Create(30, T0),
+        lay.StopWriting(first),
+        lay.Create(30, T0),
+        lay.OpenToRead(first),
+        lay.OpenToRead(second),
+        lay.Shift(first, 50),
+        lay.Delete(first),
+    ]
+
+
+def test_a_snapshot_empties_the_logs_and_holds_the_descriptors():
+    store = opened(file_bytes=60)
+    for number in range(4):
+        store.put(SHORT, b"%d" % number * 20, now=T0 + number)
+    store.new(SHORT, b"open")
+    store.snapshot()
+    files = files_of(store)
+    assert files["state.log"] == lay.encode_log_header(*lay.CHANGES_FRAME)
+    described = [item for _, item in lay.read_snapshot(files["state.snapshot"])]
+    assert described == store._engine.machine.descriptors()
+    assert [item.length for item in described] == [len(files[item.name]) for item in described]
+    assert [session.data for session in crashed(store).sessions()] == [b"open"]
+
+
+@BOTH
+def test_logs_that_grow_too_long_begin_anew(strict):
+    store = opened(strict=strict, log_bytes=2000)
+    for number in range(200):
+        store.put(SHORT, b"x" * 50, now=T0 + number)
+        for session in store.due(T0 + number):
+            session.delete()
+    files = files_of(store)
+    log = files["state.log" if strict else "operations.log"]
+    assert len(log) < 4000
+    assert len(waiting(crashed(store, strict=strict))) == 30
+
+
+def test_closing_leaves_the_notes_files_complete_and_a_short_operation_log():
+    store = opened()
+    store.put_many(SHORT, [b"x" * 100] * 1000, now=T0)
+    store.close()
+    files = files_of(store)
+    assert len(files["operations.log"]) < 200
+    assert len(files["30@2023111422.data"]) == 130 * 1000
+    disk = store._engine.disk
+    disk.unlink(f"{ROOT}/operations.log")
+    assert len(waiting(opened(disk, strict=True))) == 1000
+
+
+# Merging
+
+
+def remains(strict: bool = False, count: int = 13):
+    """Closed files with two sessions each, of which some are done."""
+    store = opened(strict=strict, file_bytes=70)
+    for number in range(count):
+        store.put(SHORT, b"%02d some data" % number, now=T0 + number)
+    for session in store.due(T0 + 30 + 6, 7):
+        if session.data[:2] in (b"00", b"02", b"03", b"06") or (strict and session.data[:2] < b"06"):
+            session.delete()
+    return store
+
+
+def test_the_remains_of_old_files_are_merged_after_a_restart():
+    store = remains()
+    expected = waiting(crashed(store))
+    before = len(names_of(store))
+    store = reopened(store, file_bytes=1000)
+    assert store.compact() == 3 * 42 - 42  # of what was done, one file with two of them is gone already
+    assert len(names_of(store)) == 2 < before
+    assert waiting(crashed(store)) == expected
+    assert waiting(store) == expected
+    assert store.compact() == 0
+
+
+def test_files_that_sessions_were_handed_out_of_are_left_alone():
+    store = remains(count=31)
+    expected = waiting(crashed(store))
+    sessions = store.due(T0 + 38)
+    handed = {session.place.name for session in sessions if session.place is not None}
+    before = len(names_of(store))
+    store._file_bytes = 1000
+    assert store.compact() == 0
+    assert handed <= set(names_of(store))
+    assert len(names_of(store)) < before  # those behind them became one
+    for session in sessions:
+        session.delete()
+    gone = {session.data for session in sessions}
+    assert waiting(crashed(store)) == [data for data in expected if data not in gone]
+
+
+def test_sessions_that_were_changed_keep_that_when_their_file_is_merged():
+    store = remains()
+    store = crashed(store)
+    sessions = {session.data[:2]: session for session in store.due(FAR)}
+    sessions[b"05"].append(b" changed")
+    store = reopened(store, file_bytes=1000)
+    assert store.compact() > 0
+    for after in (store, crashed(store)):
+        found = {session.data[:2]: session for session in after.due(FAR)}
+        assert found[b"05"].data == b"05 some data changed"
+        found[b"05"].append(b" again")
+        assert found[b"05"].data == b"05 some data changed again"
+    found[b"05"].delete()
+    assert b"05" not in {data[:2] for data in waiting(crashed(after))}
+
+
+def test_merging_in_strict_mode():
+    store = reopened(remains(strict=True), strict=True, file_bytes=1000)
+    expected = waiting(crashed(store, strict=True))
+    assert store.compact() > 0
+    assert len(names_of(store)) == 2
+    assert waiting(crashed(store, strict=True)) == expected
+
+
+def test_a_single_file_is_merged_when_most_of_it_is_read():
+    store = opened(file_bytes=500)
+    store.put_many(SHORT, [b"%d" % number for number in range(40)], now=T0)
+    store.put(SHORT, b"next", now=T0)
+    for session in store.due(FAR, 39):
+        session.delete()
+    store = reopened(store)
+    assert store.compact() == 10 * 31 + 29 * 32
+    assert waiting(crashed(store)) == [b"39", b"next"]
+
+
+# Strict, and conversion both ways
+
+
+def test_strict_directories_hold_the_notes_files_and_nothing_else():
+    store = opened(strict=True)
+    store.put(SHORT, b"a", now=T0)
+    store.new(SHORT, b"open")
+    store.snapshot()
+    assert set(files_of(store)) == {"30@2023111422.data", "state.log", "state.snapshot"}
+    store = crashed(store, strict=True)
+    assert store.sessions() == []
+    assert waiting(store) == [b"a"]
+
+
+def test_strict_stores_begin_a_new_term_each_time():
+    store = opened(strict=True)
+    store.put(SHORT, b"a", now=T0)
+    first = store.last
+    store = reopened(store, strict=True)
+    assert store.put(SHORT, b"b", now=T0).term == first.term + 1
+
+
+def test_in_strict_mode_what_was_deleted_out_of_turn_comes_again():
+    store = opened(strict=True)
+    store.put_many(SHORT, [b"a", b"b"], now=T0)
+    first, second = store.due(T0 + 30)
+    second.delete()
+    assert waiting(crashed(store, strict=True)) == [b"a", b"b"]
+    first.delete()
+    assert waiting(crashed(store, strict=True)) == []
+
+
+def test_a_directory_goes_from_one_way_to_the_other_and_back():
+    store = opened()
+    store.put_many(SHORT, [b"a", b"b", b"c"], now=T0)
+    store.put(ONCE, b"x", now=T0)
+    store.due(T0 + 30, 1)[0].delete()
+    store = reopened(store, strict=True)
+    assert "operations.log" not in files_of(store)
+    store.put(LONG, b"l", now=T0 + 50)
+    store = reopened(store)
+    assert "operations.log" in files_of(store)
+    session = store.new(SHORT, b"open")
+    store = crashed(store)
+    assert [one.data for one in store.sessions()] == [b"open"]
+    assert waiting(store) == [b"b", b"c", b"x", b"l"]
+    assert session.id.term == store.last.term
+
+
+def test_strict_is_refused_while_the_notes_files_alone_would_lose_something():
+    store = opened()
+    store.new(SHORT, b"open")
+    store = reopened(store)
+    disk = store._engine.disk
+    store.close()
+    before = dict(disk.kernel.visible().tree())
+    with pytest.raises(RefusedError, match="1 sessions are open and 0 replayed ones are done out of turn"):
+        opened(disk, strict=True)
+    assert dict(disk.kernel.visible().tree()) == before
+    store = opened(disk)
+    store.sessions()[0].delete()
+    store.put_many(SHORT, [b"a", b"b"], now=T0)
+    store.due(FAR)[1].delete()
+    store.close()
+    with pytest.raises(RefusedError, match="0 sessions are open and 1 replayed ones"):
+        opened(disk, strict=True)
+
+
+# Opening
+
+
+def test_what_a_crash_left_is_healed_and_told_once():
+    store = opened(strict=True)
+    store.put(SHORT, b"a", now=T0)
+    disk = store._engine.disk
+    store.close()
+    with disk.open(f"{ROOT}/30@2023111422.data", "write") as file:
+        file.pwrite(b"\x01\x02\x03", file.size())
+    with disk.open(f"{ROOT}/state.log", "write") as file:
+        file.pwrite(b"\x01", file.size())
+    store = opened(disk, strict=True)
+    assert sorted(finding.code for finding in store.findings) == ["event-cut", "record-cut"]
+    store.put(SHORT, b"b", now=T0)
+    store = reopened(store, strict=True)
+    assert store.findings == ()
+    assert waiting(store) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("name", ["operations.log", "30@2023111422.data"])
+def test_damage_is_refused_and_nothing_is_changed(name):
+    store = opened()
+    store.put_many(SHORT, [b"some data"] * 100, now=T0)
+    disk = store._engine.disk
+    store._engine.drain()
+    disk = Disk(MemoryKernel(disk.kernel.visible()))
+    with disk.open(f"{ROOT}/{name}", "write") as file:
+        if name == "operations.log":
+            file.pwrite(b"\xff", 200)
+            file.pwrite(bytes(crashed(store)._engine.log_view()[16:]), file.size())
+        else:
+            file.truncate(0)
+            file.pwrite(b"\xff" * 8, 0)
+    before = dict(disk.kernel.visible().tree())
+    if name == "operations.log":
+        with pytest.raises(DamageError):
+            opened(disk)
+        assert dict(disk.kernel.visible().tree()) == before
+    else:  # the operation log has it all
+        assert len(waiting(opened(disk))) == 100
+
+
+def test_leftovers_are_removed_and_foreign_files_left_alone():
+    store = opened()
+    store.put(SHORT, b"a", now=T0)
+    disk = store._engine.disk
+    store.close()
+    for name in ("99@2023111422.data", "operations.log.new", "data.new", "notes.txt"):
+        with disk.open(f"{ROOT}/{name}", "create") as file:
+            file.pwrite(b"x", 0)
+    store = opened(disk)
+    assert set(files_of(store)) == {
+        "30@2023111422.data",
+        "notes.txt",
+        "operations.log",
+        "state.log",
+        "state.snapshot",
+    }
+
+
+def test_opening_reads_no_more_than_its_budget(monkeypatch):
+    store = opened(file_bytes=20_000)
+    for number in range(100):
+        store.put_many(SHORT, [b"x" * 470] * 40, now=T0 + number)
+    assert len(names_of(store)) == 100
+    memory = store._engine.disk.kernel
+    store.close()
+
+    class Counting(FaultyKernel):
+        read = 0
+
+        def pread(self, handle, size, offset):
+            data = super().pread(handle, size, offset)
+            Counting.read += len(data)
+            return data
+
+        def map(self, handle, size):
+            Counting.read += size
+            return super().map(handle, size)
+
+    def cost() -> int:
+        Counting.read = 0
+        opened(Disk(Counting(memory))).close()
+        return Counting.read
+
+    assert cost() > 2_000_000  # all of it is within the budget
+    monkeypatch.setattr(engine, "EXAMINE_BYTES", 100_000)
+    few = cost()
+    assert few < 100_000 + 20_000 + 50_000
+    monkeypatch.setattr(engine, "EXAMINE_BYTES", 0)
+    assert cost() < 20_000 + 50_000  # the last file of the chain, the logs, the snapshot
+
+
+# Memory
+
+
+def test_memory_grows_with_files_and_not_with_sessions(tmp_path):
+    def held(count: int) -> int:
+        path = tmp_path / str(count)
+        topics = [Topic(1, 30)]
+        with SessionStore(path, topics=topics) as store:
+            for _ in range(count // 10_000):
+                store.put_many(1, [b"x" * 100] * 10_000, now=T0)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            with SessionStore(path, topics=topics) as store:
+                store.due_batch(FAR, 1000).delete()
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    held(10_000)  # modules and compiled code are there now
+    few, many = held(20_000), held(400_000)
+    assert many < few + 300_000
