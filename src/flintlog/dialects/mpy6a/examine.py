@@ -146,7 +146,8 @@ def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
     assert stop is not None
     found.entries[file.name] = count
     found.waiting[file.name] = waiting
-    damage = scan.judge_records(view, stop, before, written=file.written and found.behind is None)
+    growing = file.written and found.behind is None and stop.offset >= found.described.get(file.name, 0)
+    damage = scan.judge_records(view, stop, before, written=growing)
     if damage is not None:
         code, message = damage.code, damage.message
         if code == "record-order" and first is None:

@@ -38,6 +38,7 @@ _SEARCH_CHUNK = 1 << 20
 _AHEAD_SECONDS = 1 << 28  # how far behind its predecessor a record can plausibly be due
 _PLAUSIBLE_TERM = 1 << 32
 _TERMS_AHEAD = 1 << 16
+_TIME_MAX = lay.TIME_MAX
 
 # Why a scan stopped.
 END = 0
@@ -136,7 +137,7 @@ def _scan_records(
         if end - at < 28:
             return count, at, CUT
         time = le64(buffer, at)
-        if time == 0 or time >> np.uint64(63) != 0:
+        if time == 0 or time > np.uint64(_TIME_MAX):
             return count, at, TIME
         record_term = le64(buffer, at + 8)
         if record_term == 0:

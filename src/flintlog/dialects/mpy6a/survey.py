@@ -80,6 +80,7 @@ class Survey:
     findings: list[Finding] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
     waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
+    described: dict[str, int] = field(default_factory=dict)  # how long the files of the snapshot were: synced
     leftovers: tuple[str, ...] = ()
     first: StateID | None = None  # the oldest position that the logs reach back to
     _joined: dict[str, bytes] = field(default_factory=dict)
@@ -238,6 +239,7 @@ def _read_note(found: Survey, until: StateID | None = None) -> None:
                     offset=offset,
                 )
             files[descriptor.name] = File.of(descriptor)
+            found.described[descriptor.name] = descriptor.length
             last = max(last, descriptor.last_id)
     machine = found.machine = Machine(files.values(), last)
     found.first = last if last.term else None
@@ -376,7 +378,9 @@ def _read_operations(found: Survey, until: StateID | None = None) -> None:
         with _At(lay.OPERATIONS_FILE, log.events, row):
             operation = ops.decode(_payload(view, log.events, row))
             found.behind.note(found.machine.apply(state_id, operation))
-    _compare_note(found)
+    damaged = any(item.severity is Severity.CORRUPT for item in found.findings)
+    if not damaged:  # otherwise the note's files may well know more
+        _compare_note(found)
 
 
 def _compare_note(found: Survey) -> None:

@@ -37,7 +37,8 @@ class Rebuilt:
     on_disk: int  # its size
     adopted: bool = False
     lacks: bool = False  # some of the bytes are in the operation log only
-    read_to: int = 0  # what its descriptor said
+    read_to: int = 0  # what its descriptor said,
+    was: int = 0  # and how long it was
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -65,6 +66,7 @@ class Rebuild:
     gone: list[File] = field(default_factory=list)
     exhausted: Rebuilt | None = None
     doubtful: bool = False  # what describes the data files is damaged
+    described: dict[str, int] = field(default_factory=dict)  # how long the snapshot says that files are
     log_end: int | None = None  # where the damage in the change log begins
     last: StateID = lay.ZERO
 
@@ -116,6 +118,7 @@ def _described(found: Survey, made: Rebuild) -> Machine:
     """The note's files up to their first damage."""
     items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
     last = max((item.last_id for item in items), default=lay.ZERO)
+    made.described = {item.name: item.length for item in items}
     past = Survey(found.disk, found.path, found.listing)
     past.machine = Machine((File.of(item) for item in items), last)
     _apply_changes(past, made, last)
@@ -179,9 +182,9 @@ def _rebuild_chain(made: Rebuild, chain: list[File]) -> None:
         if not there and (file.length or not file.written):
             made.gone.append(file)
             continue
-        view, lacks = _bytes(made, file)
-        growing = file.written and not made.operations
-        made.files.append(_rebuilt(made, file, view, growing=growing, lacks=lacks))
+        view, gap = _bytes(made, file)
+        grows_from = made.described.get(file.name, 0) if file.written and not made.operations else None
+        made.files.append(_rebuilt(made, file, view, grows_from=grows_from, gap=gap))
 
 
 def _tail(found: Survey, file: File) -> bytes:
@@ -189,33 +192,44 @@ def _tail(found: Survey, file: File) -> bytes:
     return b"".join(found.behind.tails.get(file.name, [])) if found.behind is not None else b""
 
 
-def _bytes(made: Rebuild, file: File) -> tuple[memoryview, bool]:
-    """The bytes of a file, and whether it lacks some of them."""
+def _bytes(made: Rebuild, file: File) -> tuple[memoryview, tuple[int, int] | None]:
+    """The bytes of a file; where it lacks some that the operation log has, also what neither has before those."""
     found = made.found
     disk = found.view(file.name)
     tail = _tail(found, file)
     if not tail or found.behind is None:
         if made.operations and not made.doubtful:
-            return disk[: file.length], False  # what follows belongs to no operation
-        return disk, False
+            return disk[: file.length], None  # what follows belongs to no operation
+        return disk, None
     synced = found.behind.synced.get(file.name, 0)
     upto = synced + len(tail)
     if disk[synced:upto] == tail:
-        return disk if made.doubtful else disk[:upto], False
-    gap = synced - len(disk)
-    if gap > _GAP_BYTES_MAX:
-        return disk, False
-    return memoryview(b"".join((disk[:synced], bytes(max(gap, 0)), tail))), True
+        return disk if made.doubtful else disk[:upto], None
+    begin = min(len(disk), synced)
+    if synced - begin > _GAP_BYTES_MAX:
+        return disk, None
+    return memoryview(b"".join((disk[:begin], bytes(synced - begin), tail))), (begin, synced)
 
 
 def _rebuilt(
-    made: Rebuild, file: File, view: memoryview, *, growing: bool, lacks: bool = False, adopted: bool = False
+    made: Rebuild,
+    file: File,
+    view: memoryview,
+    *,
+    grows_from: int | None,
+    gap: tuple[int, int] | None = None,
+    adopted: bool = False,
 ) -> Rebuilt:
-    saved = salvage.save_records(view, file.name, file.replay, growing=growing)
+    whole = view[: gap[0]] if gap else view
+    saved = salvage.save_records(whole, file.name, file.replay, grows_from=grows_from)
+    if gap is not None:
+        rest = salvage.save_records(view[gap[1] :], file.name, file.replay, grows_from=None)
+        saved = saved.followed_by(rest, gap[1])
     size = made.found.listing.data.get(file.name, 0)
     if made.doubtful:  # what gives out ids may have forgotten some
         made.last = max(made.last, saved.greatest)
-    return Rebuilt(file, view, saved, saved.time, size, adopted, lacks, file.offset)
+    lacks = gap is not None
+    return Rebuilt(file, view, saved, saved.time, size, adopted, lacks, file.offset, file.length)
 
 
 def _adopt(made: Rebuild) -> None:
@@ -228,7 +242,7 @@ def _adopt(made: Rebuild) -> None:
         assert delay is not None
         bound = salvage.earliest(name) or 1
         file = File(name, delay, lay.ZERO, lay.ZERO, 0, 0, 0, bound, bound)
-        item = _rebuilt(made, file, made.found.view(name), growing=True, adopted=True)
+        item = _rebuilt(made, file, made.found.view(name), grows_from=0, adopted=True)
         if len(item.saved.time):
             made.files.append(item)
 
@@ -351,8 +365,10 @@ def _rebuild_exhausted(made: Rebuild) -> None:
         tail = b"".join(found.behind.set_aside)
         lacks = view[found.behind.exhausted :] != tail
         view = memoryview(b"".join((view[: found.behind.exhausted], tail)))
-    saved = salvage.save_records(view, lay.EXHAUSTED_FILE, 1, growing=found.behind is None, ordered=False)
+    grows_from = 0 if found.behind is None else None
+    saved = salvage.save_records(view, lay.EXHAUSTED_FILE, 1, grows_from=grows_from, ordered=False)
     length = saved.end - sum(end - begin for begin, end in saved.holes)
     file = File(lay.EXHAUSTED_FILE, 0, lay.ZERO, lay.ZERO, 0, 0, length, 0, 0)
     size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
-    made.exhausted = Rebuilt(file, view, saved, saved.time, size, lacks=lacks)
+    was = made.machine.exhausted if found.behind is not None else size
+    made.exhausted = Rebuilt(file, view, saved, saved.time, size, lacks=lacks, was=was)

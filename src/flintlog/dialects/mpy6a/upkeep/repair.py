@@ -146,12 +146,18 @@ def _say_logs(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> Non
         view = found.view(lay.OPERATIONS_FILE)
         begin = operations.offset or 0
         size = scan.zeros_from(view, begin) - begin
-        draft.lost.append(
-            f"operations in {lay.OPERATIONS_FILE} from byte {begin} on, {size} bytes: sessions that were begun or"
-            " changed there, as far as no data file has them"
-        )
+        if size:
+            draft.lost.append(
+                f"operations in {lay.OPERATIONS_FILE} from byte {begin} on, {size} bytes: sessions that were begun or"
+                " changed there, as far as no data file has them"
+            )
         if found.behind is None:
             draft.lost.append("the sessions that were open, and that others were done with out of turn")
+    snapshot = wrong.get(lay.SNAPSHOT_FILE)
+    if snapshot is not None and snapshot.code != "snapshot-duplicate" and not made.operations:
+        draft.lost.append(
+            f"descriptors in {lay.SNAPSHOT_FILE} that cannot be read: which files there were, and what of them was read"
+        )
     _say_changes(made, wrong.get(lay.CHANGES_FILE), draft)
 
 
@@ -180,9 +186,10 @@ def _say_changes(made: Rebuild, finding: Finding | None, draft: Draft) -> None:
 
 def _say_gone(made: Rebuild, name: str, unread: int, draft: Draft) -> None:
     _step(draft, "forget", name, "the file is not there")
-    if unread:
-        why = " unless an operation that is lost deleted it" if made.doubtful else ""
-        draft.lost.append(f"{name}: {unread} bytes that were not read{why}")
+    if made.doubtful:
+        draft.lost.append(f"{name}: what of it was not read, unless an operation that is lost deleted it")
+    elif unread:
+        draft.lost.append(f"{name}: {unread} bytes that were not read")
 
 
 def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
@@ -190,9 +197,9 @@ def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
     holes = [(begin, end) for begin, end in saved.holes if end > item.read_to]
     for begin, end in holes:
         draft.lost.append(f"{name}: bytes {begin} to {end - 1}, {end - begin} in all")
-    size = max(item.on_disk, len(item.view), _length(made, item))
-    cut = size - saved.end
-    if cut and not saved.torn and not _ahead(made, item):
+    size = max(item.on_disk, len(item.view), item.was)
+    cut = (made.described.get(name, 0) if saved.torn else size) - saved.end
+    if cut > 0 and not _ahead(made, item):
         draft.lost.append(f"{name}: {cut} bytes from byte {saved.end} on")
     if item.file.offset < item.read_to and saved.end >= item.read_to:
         draft.lost.append(f"{name}: that byte {item.file.offset} on was read; it comes again")
@@ -207,15 +214,9 @@ def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
         _step(draft, "write", name, "what only the operation log has of it")
 
 
-def _length(made: Rebuild, item: Rebuilt) -> int:
-    """How long the file was, as far as anybody knows."""
-    known = made.found.machine.files.get(item.name)
-    return known.length if known is not None else 0
-
-
 def _ahead(made: Rebuild, item: Rebuilt) -> bool:
     """Is what is cut no part of any operation?"""
-    return made.operations and not made.doubtful and item.saved.end == _length(made, item)
+    return made.operations and not made.doubtful and item.saved.end == item.was
 
 
 def _rewritten(item: Rebuilt) -> str:
@@ -226,7 +227,8 @@ def _rewritten(item: Rebuilt) -> str:
     if item.retimed:
         count = item.retimed
         parts.append(
-            f"{count} session{'' if count == 1 else 's'} get the time of the next one, because time never goes back"
+            f"{count} session{' takes' if count == 1 else 's take'} the time of the next one, because time never goes"
+            " back"
         )
     if item.saved.end < item.on_disk:
         parts.append(f"cut at byte {item.saved.end} of {item.on_disk}")

@@ -9,7 +9,7 @@ import calendar
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,43 @@ class Saved:
     def ends(self) -> Ints:
         return self.offset + self.size
 
+    def followed_by(self, rest: Saved, begin: int) -> Saved:
+        """These records, and others that stand from `begin` on."""
+        hole = [(self.end, begin)] if self.end < begin and rest.end else []
+        return Saved(
+            np.concatenate((self.offset, rest.offset + begin)),
+            np.concatenate((self.size, rest.size)),
+            np.concatenate((self.time, rest.time)),
+            self.holes + hole + [(first + begin, last + begin) for first, last in rest.holes],
+            begin + rest.end if rest.end else self.end,
+            rest.torn,
+            max(self.greatest, rest.greatest),
+        ).widened()
+
+    def widened(self) -> Saved:
+        """Holes in which a record has room: a smaller one means that its neighbour is not where it was."""
+        keep = np.ones(len(self.offset), np.bool_)
+        ends = self.ends()
+        holes: list[tuple[int, int]] = []
+        for begin, end in self.holes:
+            before = int(np.searchsorted(self.offset, begin)) - 1
+            behind = before + 1
+            while end - begin < lay.RECORD_SIZE_MIN:
+                if before >= 0 and keep[before]:
+                    keep[before], begin = False, int(self.offset[before])
+                    before -= 1
+                elif behind < len(keep):
+                    keep[behind], end = False, int(ends[behind])
+                    behind += 1
+                else:
+                    break
+            if holes and holes[-1][1] >= begin:
+                begin = holes.pop()[0]
+            holes.append((begin, end))
+        return replace(
+            self, offset=self.offset[keep], size=self.size[keep], time=self.time[keep], holes=holes
+        )
+
     def boundary(self, at: int) -> int:
         """The beginning of the record that a place is in, or the end."""
         if at >= self.end or not len(self.offset):
@@ -100,14 +137,15 @@ class Saved:
         return int(self.offset[max(int(np.searchsorted(self.offset, at, side="right")) - 1, 0)])
 
 
-def save_records(view: memoryview, name: str, bound: int, *, growing: bool, ordered: bool = True) -> Saved:
-    """Read what can be read. In a file that is `growing` the end can be torn."""
+def save_records(
+    view: memoryview, name: str, bound: int, *, grows_from: int | None, ordered: bool = True
+) -> Saved:
+    """Read what can be read. In a file that is written, the end can be torn from `grows_from` on."""
     parts, stop = _scan(view, 0, 0, ordered=ordered)
     before = int(parts[-1].replay_time[-1]) if parts and ordered else bound
     if stop.good:
         return _saved(parts, [], stop.offset, False)
-    damage = scan.judge_records(view, stop, before, written=growing)
-    if damage is not None and damage.torn:
+    if _is_torn(view, stop, before, grows_from):
         return _saved(parts, [], stop.offset, True)
     low = earliest(name)
     low = max((bound if low is None else low) - _SLACK_SECONDS, 1)
@@ -119,13 +157,19 @@ def save_records(view: memoryview, name: str, bound: int, *, growing: bool, orde
         good, end = _plausible(more, high, stop.offset)
         parts += good
         if end == stop.offset:
-            damage = scan.judge_records(view, stop, low, written=growing)
-            if damage is None or damage.torn:
-                return _saved(parts, holes, end, damage is not None)
+            torn = _is_torn(view, stop, low, grows_from)
+            if stop.good or torn:
+                return _saved(parts, holes, end, torn)
         at = scan.record_behind(view, end, low)
         if at < 0:
             return _saved(parts, holes, end, False)
         holes.append((end, at))
+
+
+def _is_torn(view: memoryview, stop: scan.Stop, before: int, grows_from: int | None) -> bool:
+    grows = grows_from is not None and stop.offset >= grows_from
+    damage = scan.judge_records(view, stop, before, written=grows)
+    return damage is not None and damage.torn
 
 
 def _scan(
@@ -165,7 +209,7 @@ def _saved(parts: list[scan.Records], holes: list[tuple[int, int]], end: int, to
         end,
         torn,
         StateID(term, index) if term else lay.ZERO,
-    )
+    ).widened()
 
 
 # Times
