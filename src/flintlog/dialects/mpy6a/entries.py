@@ -59,8 +59,10 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
 def _holds(name: str, query: EntryQuery) -> bool:
     if name == lay.SNAPSHOT_FILE:
         return tables.wanted_descriptors(query)
-    if name in _LOGS or query.operations is None:
+    if query.operations is None:
         return True
+    if name in _LOGS:
+        return not query.operations.isdisjoint((*tables.OPERATIONS.values(), tables.UNREADABLE))
     return (tables.EXHAUSTED if name else tables.SESSION) in query.operations
 
 

@@ -179,9 +179,13 @@ def survey_at(now: Survey, position: StateID) -> Survey:
 def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> None:
     """Sessions that waited in a file which was deleted since can be told when the operation log has them."""
     present = now.machine.files.get(file.name)
-    if file.offset == file.length or (present is not None and present.id == file.id):
+    if present is not None and present.id == file.id:
         return
-    if past.behind is None or past.behind.synced[file.name] > file.offset:
+    if past.behind is not None:
+        told = past.behind.synced[file.name] <= file.offset or file.offset == file.length
+    else:  # how long it was is known of a closed file of the snapshot only
+        told = not file.written and file.offset == file.length == past.described.get(file.name)
+    if not told:
         raise RefusedError(
             f"sessions that waited at {position} were read since, and their file was deleted",
             file=posixpath.join(now.path, file.name),
