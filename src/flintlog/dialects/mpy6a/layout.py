@@ -163,13 +163,18 @@ def read_u64(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
 
 def data_name(delay: int, now: int, taken: Container[str]) -> str:
     """The name of a file that begins at `now`: the UTC hour, and the first suffix that is free."""
-    stem = f"{delay}@{time.strftime('%Y%m%d%H', time.gmtime(now))}"
-    name = f"{stem}.data"
-    number = 0
-    while name in taken:
+    name = f"{delay}@{time.strftime('%Y%m%d%H', time.gmtime(now))}.data"
+    return name_behind(name, taken) if name in taken else name
+
+
+def name_behind(name: str, taken: Container[str]) -> str:
+    """The first free name with a later suffix."""
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    number = int(match[3] or 0) + 1
+    while (found := f"{match[1]}@{match[2]}-{number}.data") in taken:
         number += 1
-        name = f"{stem}-{number}.data"
-    return name
+    return found
 
 
 def parse_name(name: str) -> int | None:

@@ -174,12 +174,12 @@ class Machine:
 
     def base(self) -> tuple[Base, Iterator[Open]]:
         """The state as a checkpoint."""
-        finished = [
-            Place(file.name, offset, size)
-            for file in self.files.values()
-            for offset, size in sorted(file.finished.items())
-        ]
         descriptors = tuple(self.descriptors())
+        finished = [
+            Place(item.name, offset, size)
+            for item in descriptors
+            for offset, size in sorted(self.files[item.name].finished.items())
+        ]
         opened = (
             Open(item.id, item.last_change, item.topic, item.attempts, item.place, item.data)
             for _, item in sorted(self.sessions.items())
@@ -310,6 +310,14 @@ class Machine:
         chain[at : at + len(files)] = [merged]
         self.files[name] = merged
         self.last = state_id
+
+    def rename(self, file: File, name: str) -> None:
+        """The same file under another name; no operation of a leader does this."""
+        self._move(file.name, 0, file.length, name, 0)
+        del self.files[file.name]
+        self.files[name] = file
+        file.name = name
+        file.last_id = self.last  # so that the snapshot is not older than the change log
 
     def _move(self, name: str, begin: int, end: int, target: str, offset: int) -> None:
         """The open sessions between two places wait in another file now."""

@@ -149,6 +149,18 @@ def read_event(event: bytes) -> tuple[StateID, Operation]:
         ) from problem
 
 
+def check_order(last: StateID, operations: list[tuple[StateID, Operation]]) -> None:
+    """Does each operation follow the one before? State ids leave nothing out, but for a new term."""
+    for state_id, operation in operations:
+        begins = state_id.term > last.term and state_id.index == 1
+        if not begins and state_id != last.following():
+            raise GapError(
+                f"operation {state_id} arrived, and {last.following()} is next",
+                advice="Send what is between, or use `catch_up` of the leader",
+            )
+        last = state_id.following(operation.number - 1) if isinstance(operation, ops.Put) else state_id
+
+
 class Arrival:
     """What a leader ships, written beside what the follower has; it counts with the last item."""
 
@@ -166,6 +178,9 @@ class Arrival:
                 self._write(name, offset, data)
             case Description(descriptor):
                 self._descriptors[descriptor.name] = descriptor
+                known = self._own.get(descriptor.name)
+                if known is not None and known.id != descriptor.id and descriptor.name not in self._received:
+                    self._make_way(descriptor.name)
                 if descriptor.name not in self._own:
                     self._write(descriptor.name, self._end(descriptor.name), b"")  # it may have no records
                 if self._end(descriptor.name) != descriptor.length:
@@ -182,37 +197,67 @@ class Arrival:
             if found is None:
                 raise GapError(f"{name} was never described")
             descriptors.append(found)
-        self.close(sync=True)
-        self._engine.disk.sync_directory(self._engine.path)
+        descriptors.sort(key=lambda descriptor: descriptor.id)
         base = Base(len(self._sessions), item.exhausted, tuple(descriptors), item.finished)
         machine = Machine.of(item.last, base, self._sessions)
+        with self._engine.failstop.guard():
+            for file in self._files.values():
+                file.sync()
+            self._engine.disk.sync_directory(self._engine.path)
+        self._close()
         return machine, [name for name in self._own if name not in machine.files]
 
-    def close(self, *, sync: bool = False) -> None:
+    def end(self) -> None:
+        """Take back what has no end; a leader may be gone in the midst of it."""
+        if self._files and not self._engine.failstop.failed:
+            with self._engine.failstop.guard():
+                for name, file in self._files.items():
+                    if name in self._own or name == lay.EXHAUSTED_FILE:
+                        file.truncate(self._length(name))
+                    else:
+                        self._engine.disk.unlink(posixpath.join(self._engine.path, name))
+        self._close()
+
+    def _close(self) -> None:
         for file in self._files.values():
-            if sync:
-                file.sync()
             file.close()
         self._files.clear()
 
-    def _end(self, name: str) -> int:
-        known = self._own.get(name)
+    def _length(self, name: str) -> int:
+        """How long the follower's own file of this name is."""
         if name == lay.EXHAUSTED_FILE:
-            return self._received.get(name, self._engine.machine.exhausted)
-        return self._received.get(name, known.length if known is not None else 0)
+            return self._engine.machine.exhausted
+        return self._own[name].length if name in self._own else 0
+
+    def _end(self, name: str) -> int:
+        return self._received.get(name, self._length(name))
 
     def _write(self, name: str, offset: int, data: bytes) -> None:
         if name != lay.EXHAUSTED_FILE and lay.parse_name(name) is None:
             raise RefusedError(f"{name!r} is not the name of a data file")
+        if offset == 0 < self._end(name) and name in self._own and name not in self._received:
+            self._make_way(name)
         if offset != self._end(name):
             raise GapError(
                 f"{name} goes on at byte {self._end(name)}, not at {offset}",
                 advice="The two stores have different histories: begin with an empty directory",
             )
-        file = self._files.get(name)
-        if file is None:
-            path = posixpath.join(self._engine.path, name)
-            file = self._files[name] = self._engine.disk.open(path, "create")
-            file.truncate(offset)
-        file.pwrite(data, offset)
+        with self._engine.failstop.guard():
+            file = self._files.get(name)
+            if file is None:
+                path = posixpath.join(self._engine.path, name)
+                file = self._files[name] = self._engine.disk.open(path, "create")
+                file.truncate(offset)
+            file.pwrite(data, offset)
         self._received[name] = offset + len(data)
+
+    def _make_way(self, name: str) -> None:
+        """The leader gave this name out again: until the end the follower's own file has another one."""
+        engine = self._engine
+        other = lay.name_behind(name, {*engine.machine.files, *engine.disk.list(engine.path)})
+        with engine.failstop.guard():
+            engine.disk.link(posixpath.join(engine.path, name), posixpath.join(engine.path, other))
+            engine.disk.sync_directory(engine.path)
+        self._own[other] = self._own.pop(name)
+        engine.machine.rename(self._own[other], other)
+        engine.rebase(engine.machine, [name])

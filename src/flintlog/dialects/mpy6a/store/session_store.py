@@ -37,6 +37,7 @@ from flintlog.dialects.mpy6a.store.following import (
     Progress,
     Settled,
     Shipment,
+    check_order,
     operations_after,
     read_event,
 )
@@ -546,9 +547,10 @@ class SessionStore:
         return freed
 
     def _write_merged(self, merge: Merge) -> str:
-        engine, first = self._engine, merge.files[0]
-        taken = {*engine.machine.files, *engine.disk.list(self.path)}
-        name = lay.data_name(merge.delay, first.replay - merge.delay, taken)
+        engine = self._engine
+        # It counts as created when the first of them was. A name that this one never had tells a store which is
+        # behind that its bytes are others.
+        name = lay.name_behind(merge.files[0].name, {*engine.machine.files, *engine.disk.list(self.path)})
 
         def chunks() -> Iterator[bytes]:
             for file in merge.files:
@@ -601,12 +603,16 @@ class SessionStore:
                     else:
                         arrival.take(item)
             finally:
-                arrival.close()
+                arrival.end()
             return self.last
 
     def apply(self, operations: Operations) -> StateID:
-        """Do what the leader did, with its state ids; durable on return. What was done before is left out."""
+        """Do what the leader did, with its state ids; durable on return. What was done before is left out.
+
+        A damaged or a missing operation is refused with all of them.
+        """
         engine = self._engine
+        arrived = [read_event(event) for event in operations.events]
         with engine.lock:
             self._check_following()
             if operations.after > self.last:
@@ -615,20 +621,20 @@ class SessionStore:
                     file=self.path,
                     advice="Use `catch_up` of the leader",
                 )
+            arrived = [item for item in arrived if item[0] > self.last]
+            check_order(self.last, arrived)
             work = Work()
-            for event in operations.events:
-                state_id, operation = read_event(event)
-                if state_id > self.last:
-                    try:
-                        engine.do(work, operation, state_id)
-                    except MalformedError as problem:
-                        engine.submit(work)
-                        raise GapError(
-                            f"operation {state_id} does not fit: {problem.message}",
-                            file=self.path,
-                            advice="The two stores have different histories: begin with an empty directory",
-                        ) from problem
-            ticket = engine.submit(work)
+            try:
+                for state_id, operation in arrived:
+                    engine.do(work, operation, state_id)
+            except MalformedError as problem:
+                raise GapError(
+                    f"operation {state_id} does not fit: {problem.message}",
+                    file=self.path,
+                    advice="The two stores have different histories: begin with an empty directory",
+                ) from problem
+            finally:
+                ticket = engine.submit(work)
         engine.wait(ticket)
         return self.last
 

@@ -1,0 +1,422 @@
+"""Two stores that are fed the same operations hold the same bytes, however the operations came."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from tests.mpy6a.stores import (
+    FAR,
+    LONG,
+    ONCE,
+    SHORT,
+    T0,
+    crashed,
+    files_of,
+    names_of,
+    opened,
+    reopened,
+    waiting,
+)
+
+from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, StateID
+from flintlog.dialects.mpy6a.store.following import Records
+from flintlog.disk import Disk
+from flintlog.errors import FlintlogError, RefusedError
+from flintlog.testing import MemoryKernel
+
+LOGS = ("operations.log", "state.log", "state.snapshot")
+
+
+class Application:
+    """Does anything that a leader can be asked for, at random."""
+
+    def __init__(self, store: SessionStore, seed: int) -> None:
+        self.store = store
+        self.random = random.Random(seed)
+        self.now = T0
+        self.held: list[Session] = []
+
+    def step(self) -> None:
+        self.now += self.random.choice((0, 0, 1, 5, 40, 3000))
+        topic = self.random.choice((SHORT, LONG, ONCE))
+        delay = self.random.choice((None, None, 30, 45))
+        match self.random.randrange(12):
+            case 0:
+                self.held.append(self.store.new(topic, self.data()))
+            case 1:
+                self.store.put(topic, self.data(), delay=delay, now=self.now)
+            case 2:
+                items = [self.data() for _ in range(self.random.randrange(6))]
+                self.store.put_many(topic, items, delay=delay, now=self.now)
+            case 3 | 4:
+                self.held += self.store.due(self.now, self.random.choice((1, 3, 50)))
+            case 5:
+                found = self.store.due_batch(self.now, self.random.choice((1, 3, 50)))
+                done = [self.random.random() < 0.6 for _ in range(len(found))]
+                found.finish(done, delay=delay, now=self.now)
+            case 6 | 7 | 8 if self.held:
+                self.end(self.held.pop(self.random.randrange(len(self.held))), delay)
+            case 9 if self.held:
+                session = self.random.choice(self.held)
+                (session.append if self.random.random() < 0.6 else session.replace)(self.data())
+            case 10 if self.random.random() < 0.3:
+                self.store.rotate(30, now=self.now)
+            case 11 if self.random.random() < 0.2:
+                self.store.lead(self.store.last.term + 1)
+
+    def end(self, session: Session, delay: int | None) -> None:
+        if self.random.random() < 0.5:
+            session.delete()
+        else:
+            session.store(delay, now=self.now)
+
+    def data(self) -> bytes:
+        return self.random.randbytes(self.random.randrange(40))
+
+
+def led(seed: int, **options) -> Application:
+    return Application(opened(on_exhausted=lambda record: None, file_bytes=300, **options), seed)
+
+
+def fed(follower: SessionStore, leader: SessionStore) -> None:
+    follower.receive(leader.catch_up(follower.progress()))
+
+
+def assert_equal(first: SessionStore, second: SessionStore) -> None:
+    """All files, byte for byte; the logs when both have begun them anew, which each may at any time."""
+    assert first.last == second.last
+    for store in (first, second):
+        store._engine.drain()
+    mine, theirs = files_of(first), files_of(second)
+    data = {name: content for name, content in mine.items() if name not in LOGS}
+    assert data == {name: content for name, content in theirs.items() if name not in LOGS}
+    first.snapshot()
+    second.snapshot()
+    assert files_of(first) == files_of(second)
+
+
+# Operation by operation
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_follower_fed_with_every_operation_holds_the_same_bytes(seed):
+    application = led(seed)
+    leader = application.store
+    follower = opened(follower=True)
+    fed(follower, leader)
+    for number in range(150):
+        application.step()
+        for item in leader.catch_up(follower.progress()):
+            assert isinstance(item, Operations)
+            follower.apply(item)
+        if number % 50 == 30:
+            follower = reopened(follower, follower=True) if seed % 2 else crashed(follower, follower=True)
+    assert_equal(leader, follower)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_logs_without_a_restart_are_equal_too(seed):
+    application = led(seed, reserve_bytes=0)
+    follower = opened(follower=True, reserve_bytes=0)
+    for _ in range(100):
+        application.step()
+        application.store._engine.drain()
+        fed(follower, application.store)
+    assert files_of(application.store) == files_of(follower)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_strict_follower_holds_the_same_notes_files(seed):
+    application = led(seed)
+    follower = opened(follower=True, strict=True)
+    for _ in range(100):
+        application.step()
+        application.store._engine.drain()
+        fed(follower, application.store)
+    mine, theirs = files_of(application.store), files_of(follower)
+    assert {name: data for name, data in mine.items() if name.endswith(".data")} == {
+        name: data for name, data in theirs.items() if name.endswith(".data")
+    }
+    assert mine["state.log"] == theirs["state.log"]
+
+
+# Catching up
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_store_catches_up_from_every_earlier_state(seed, compacts):
+    """Copies of a follower are left behind at every step, across checkpoints, merges and restarts of the leader."""
+    application = led(100 + seed)
+    leader = application.store
+    follower = opened(follower=True)
+    left_behind = [opened(follower=True)]
+    for number in range(90):
+        application.step()
+        leader._engine.drain()
+        fed(follower, leader)
+        left_behind.append(copied(follower))
+        if number % 20 == 13:
+            leader.snapshot()
+        if number % 30 == 25:
+            application.store = leader = reopened(leader, file_bytes=300, on_exhausted=lambda record: None)
+            application.held.clear()
+            if compacts:
+                leader._file_bytes = 2000
+                leader.compact()
+                leader._file_bytes = 300
+    leader._engine.drain()
+    for behind in left_behind:
+        fed(behind, leader)
+        assert behind.last == leader.last
+        assert_same_sessions(behind, leader)
+        assert_equal(behind, leader)
+
+
+def copied(store: SessionStore) -> SessionStore:
+    kernel = store._engine.disk.kernel
+    assert isinstance(kernel, MemoryKernel)
+    return opened(Disk(MemoryKernel(kernel.visible())), follower=True)
+
+
+def assert_same_sessions(first: SessionStore, second: SessionStore) -> None:
+    shown = []
+    for store in (first, second):
+        leading = copied(store)
+        leading.topics = {}
+        leading.lead(leading.last.term)
+        shown.append(
+            (
+                [(one.id, one.topic, one.data) for one in leading.sessions()],
+                [(one.id, one.replay_time, one.attempts, one.data) for one in leading.due(FAR, 100_000)],
+                list(leading.exhausted()),
+            )
+        )
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_name_that_was_given_out_again_is_another_file_for_a_store_that_is_behind(empty):
+    leader = opened(file_bytes=10)
+    follower = opened(follower=True)
+    leader.put(SHORT, b"first", now=T0)
+    fed(follower, leader)
+    leader.put(SHORT, b"second", now=T0)
+    for session in leader.due(T0 + 30):
+        session.delete()
+    third = [] if empty else [b"third, in a file with the name of the first"]
+    if empty:
+        leader.rotate(30, now=T0 + 31)
+    else:
+        leader.put_many(SHORT, third, now=T0 + 31)
+    assert names_of(follower)[0] in names_of(leader)
+    leader.snapshot()
+    fed(follower, leader)
+    assert_equal(follower, leader)
+    assert waiting_of(follower) == third
+    assert waiting_of(crashed(follower, follower=True)) == waiting_of(follower)
+
+
+def waiting_of(follower: SessionStore) -> list[bytes]:
+    other = copied(follower)
+    other.lead(other.last.term)
+    return waiting(other)
+
+
+def test_a_file_that_was_merged_twice_is_told_from_the_one_that_it_was():
+    """Two merges can give a file the name that its first part had."""
+    leader = opened(file_bytes=70)
+    follower = opened(follower=True)
+    for number in range(9):
+        leader.put(SHORT, b"%02d some data" % number, now=T0 + number)
+    leader.snapshot()
+    fed(follower, leader)
+    for count in (3, 2):
+        for session in leader.due(FAR, count):
+            session.delete()
+        leader = reopened(leader, file_bytes=1000)
+        leader.compact()
+    fed(follower, leader)
+    assert_equal(follower, leader)
+    assert waiting_of(follower) == [b"%02d some data" % number for number in range(5, 9)]
+
+
+def test_a_catch_up_that_is_interrupted_leaves_the_store_as_it_was_and_is_begun_again():
+    leader = opened(file_bytes=100)
+    follower = opened(follower=True)
+    for number in range(5):
+        leader.put(SHORT, b"%d" % number * 30, now=T0)
+    leader.snapshot()
+    fed(follower, leader)
+    for number in range(5, 12):
+        leader.put(SHORT, b"%d" % number * 30, now=T0)
+        leader.put(LONG, b"%d" % number * 30, now=T0)
+    leader.new(SHORT, b"open")
+    leader.snapshot()
+    items = list(leader.catch_up(follower.progress()))
+    assert len(items) > 5
+    before, last = files_of(follower), follower.last
+    for count in range(len(items)):
+
+        def some(count: int = count):
+            yield from items[:count]
+            raise ConnectionError("the leader is gone")
+
+        with pytest.raises(ConnectionError):
+            follower.receive(some())
+        assert follower.last == last
+        assert files_of(follower) == before
+        assert waiting_of(follower) == waiting_of(crashed(follower, follower=True))
+    follower.receive(items)
+    assert_equal(follower, leader)
+
+
+def test_a_catch_up_holds_its_moment_while_the_leader_goes_on():
+    leader = opened(file_bytes=100)
+    for number in range(6):
+        leader.put(SHORT, b"%d" % number * 30, now=T0)
+    leader.snapshot()
+    follower = opened(follower=True)
+    items = leader.catch_up(follower.progress())
+    received = [next(items)]
+    for session in leader.due(FAR):
+        session.delete()
+    leader.put(SHORT, b"later", now=FAR)
+    follower.receive([*received, *items])
+    assert len(waiting_of(follower)) == 6
+    fed(follower, leader)
+    assert_equal(follower, leader)
+
+
+# Operations that do not fit
+
+
+def three_operations() -> tuple[SessionStore, list[Operations]]:
+    leader = opened()
+    found = []
+    after = leader.last
+    for data in (b"a", b"b", b"c"):
+        leader.put(SHORT, data, now=T0)
+        (item,) = leader.catch_up(leader.progress()._replace(last=after))
+        found.append(item)
+        after = leader.last
+    return leader, found
+
+
+def test_operations_that_are_there_already_are_left_out():
+    leader, operations = three_operations()
+    follower = opened(follower=True)
+    for item in (operations[0], operations[0], operations[1], operations[0], operations[2], operations[1]):
+        follower.apply(item)
+    assert_equal(follower, leader)
+
+
+def test_operations_that_are_missing_are_noticed():
+    leader, operations = three_operations()
+    follower = opened(follower=True)
+    with pytest.raises(RefusedError) as caught:
+        follower.apply(operations[1])
+    assert caught.value.code == "gap"
+    follower.apply(operations[0])
+    with pytest.raises(RefusedError) as caught:
+        follower.apply(operations[2])
+    assert caught.value.code == "gap"
+    hole = Operations(operations[0].after, (*operations[0].events, *operations[2].events))
+    with pytest.raises(RefusedError) as caught:
+        follower.apply(hole)
+    assert caught.value.code == "gap"
+    follower.apply(operations[1])
+    follower.apply(operations[2])
+    assert_equal(follower, leader)
+
+
+def test_operations_in_the_wrong_order_are_noticed_and_none_is_lost():
+    leader, operations = three_operations()
+    follower = opened(follower=True)
+    events = [event for item in operations for event in item.events]
+    with pytest.raises(RefusedError) as caught:
+        follower.apply(Operations(operations[0].after, tuple(reversed(events))))
+    assert caught.value.code == "gap"
+    follower.apply(Operations(operations[0].after, tuple(events)))
+    assert_equal(follower, leader)
+    assert waiting_of(crashed(follower, follower=True)) == [b"a", b"b", b"c"]
+
+
+def test_a_damaged_operation_is_refused_with_all_that_came_beside_it():
+    leader, operations = three_operations()
+    follower = opened(follower=True)
+    events = [event for item in operations for event in item.events]
+    for bit in range(0, len(events[-1]) * 8, 5):
+        changed = bytearray(events[-1])
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(RefusedError, match="damaged"):
+            follower.apply(Operations(operations[0].after, (*events[:-1], bytes(changed))))
+        assert follower.last == operations[0].after
+    for end in range(len(events[0])):
+        with pytest.raises(RefusedError, match="damaged"):
+            follower.apply(Operations(operations[0].after, (events[0][:end],)))
+    follower.apply(Operations(operations[0].after, tuple(events)))
+    assert_equal(follower, leader)
+    assert waiting_of(crashed(follower, follower=True)) == [b"a", b"b", b"c"]
+
+
+def test_another_history_is_refused():
+    leader, _ = three_operations()
+    other = opened()
+    for data in (b"x", b"y", b"z"):
+        other.new(SHORT, data)
+    other = reopened(other, follower=True)
+    before = files_of(other)
+    (item,) = leader.catch_up(leader.progress()._replace(last=other.last))
+    with pytest.raises(RefusedError, match="different histories"):
+        other.apply(item)
+    assert files_of(other) == before
+    assert [session.data for session in other.sessions()] == [b"x", b"y", b"z"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.new(SHORT),
+        lambda store: store.put(SHORT, b"", now=T0),
+        lambda store: store.put_many(SHORT, [b""], now=T0),
+        lambda store: store.due(T0),
+        lambda store: store.rotate(30, now=T0),
+        lambda store: store.compact(),
+    ],
+)
+def test_a_follower_takes_nothing_from_the_application(call: Callable[[SessionStore], object]):
+    follower = opened(follower=True)
+    with pytest.raises(RefusedError) as caught:
+        call(follower)
+    assert caught.value.code == "not-leading"
+    leader = opened()
+    with pytest.raises(RefusedError) as caught:
+        leader.apply(Operations(leader.last, ()))
+    assert caught.value.code == "not-leading"
+    with pytest.raises(RefusedError):
+        leader.receive([])
+
+
+def test_a_follower_leads_when_it_is_told_to():
+    leader, operations = three_operations()
+    follower = opened(follower=True)
+    for item in operations:
+        follower.apply(item)
+    leader.new(SHORT, b"lost with the leader")
+    follower.lead(2)
+    assert waiting(follower) == [b"a", b"b", b"c"]
+    assert follower.put(SHORT, b"d", now=FAR) == StateID(2, 2)
+    with pytest.raises(FlintlogError):
+        follower.lead(1)
+
+
+@pytest.mark.parametrize("name", ["../outside.data", "/etc/30@2023111422.data", "state.log", "notes.txt"])
+def test_names_that_arrive_are_looked_at(name):
+    follower = opened(follower=True)
+    before = files_of(follower)
+    with pytest.raises(RefusedError, match="is not the name of a data file"):
+        follower.receive([Records(name, 0, b"x")])
+    assert files_of(follower) == before
