@@ -13,7 +13,7 @@ from flintlog.disk import disk
 from flintlog.testing import kill_rounds
 
 SUITES = (mpy6a_sessions.SUITE, mpy6a_sessions.STRICT_SUITE)
-IMAGES_MIN = 20_000
+IMAGES_MIN = 15_000
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
