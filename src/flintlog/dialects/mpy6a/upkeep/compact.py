@@ -6,6 +6,7 @@ from flintlog.core.plan import Plan, Step
 from flintlog.dialects.mpy6a import compaction
 from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.store import SessionStore
+from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.store.session_store import FILE_BYTES
 from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk
@@ -13,7 +14,7 @@ from flintlog.disk import Disk
 
 def plan_compact(disk: Disk, path: str) -> Plan:
     """Neighbouring files of one delay become one that holds what is not read."""
-    found = survey(disk, path, examine_bytes=0)
+    found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
     found.refuse_damage()
     merges = compaction.plan(found.machine, FILE_BYTES)
     steps = tuple(Step("merge", file.name, _reason(merge)) for merge in merges for file in merge.files)
@@ -23,7 +24,7 @@ def plan_compact(disk: Disk, path: str) -> Plan:
             return "no file is worth merging"
         with SessionStore(path, strict=found.behind is None, disk=disk) as store:
             freed = store.compact()
-        return f"{len(steps)} files became {len(merges)}; {freed} bytes are free"
+        return f"{len(steps)} file{'' if len(steps) == 1 else 's'} merged into {len(merges)}; {freed} bytes freed"
 
     facts = {
         "unread_bytes": sum(merge.live_bytes for merge in merges),

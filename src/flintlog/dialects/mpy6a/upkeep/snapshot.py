@@ -5,13 +5,14 @@ from __future__ import annotations
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.store import SessionStore
+from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, survey
 from flintlog.disk import Disk
 
 
 def plan_snapshot(disk: Disk, path: str) -> Plan:
     """Nothing is to be done where the logs hold nothing behind the last snapshot."""
-    found = survey(disk, path, examine_bytes=0)
+    found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
     found.refuse_damage()
     events = _events(found)
     count = len(found.machine.files)
@@ -20,7 +21,7 @@ def plan_snapshot(disk: Disk, path: str) -> Plan:
         reason = f"the descriptors of {count} file{'' if count == 1 else 's'} at {found.machine.last}"
         steps.append(Step("write", lay.SNAPSHOT_FILE, reason))
         for name, number in events.items():
-            steps.append(Step("begin", name, f"{number} operation{'' if number == 1 else 's'} are in it"))
+            steps.append(Step("begin", name, f"it holds {number} operation{'' if number == 1 else 's'}"))
 
     def apply() -> str:
         if not steps:
@@ -42,4 +43,5 @@ def _events(found: Survey) -> dict[str, int]:
     count = len(found.log.events) - checkpoint
     if not count:
         return {}
-    return {lay.CHANGES_FILE: len(found.behind.changes), lay.OPERATIONS_FILE: count}
+    changes = len(found.behind.changes)
+    return ({lay.CHANGES_FILE: changes} if changes else {}) | {lay.OPERATIONS_FILE: count}

@@ -139,21 +139,19 @@ def _facts(found: Survey) -> dict[str, object]:
     machine = found.machine
     files = machine.files.values()
     unread = sum(end - begin for file in files for begin, end in file.unread())
-    counted = all(file.name in found.waiting or not file.length for file in files)
+    counted = not _is_damaged(found) and all(file.name in found.waiting or not file.length for file in files)
     return {
         "sessions": sum(found.waiting.values()) if counted else None,
         "open_sessions": sum(session.place is None for session in machine.sessions.values()),
         "changed_sessions": len(machine.taken),
         "exhausted_sessions": found.entries.get(lay.EXHAUSTED_FILE, 0),
         "delays": sorted(delay for delay, chain in machine.chains.items() if chain),
-        "next_replay": _next_replay(found),
+        "next_replay": None if _is_damaged(found) else next_replay(found),
         "unread_bytes": unread,
         "read_bytes": sum(file.length for file in files) - unread,
         "operations_log": lay.OPERATIONS_FILE in found.listing.known,
     }
 
 
-def _next_replay(found: Survey) -> int | None:
-    if any(finding.severity is Severity.CORRUPT for finding in found.findings):
-        return None
-    return next_replay(found)
+def _is_damaged(found: Survey) -> bool:
+    return any(finding.severity is Severity.CORRUPT for finding in found.findings)
