@@ -463,6 +463,24 @@ def is_shipped_over_a_name(disk: Disk, history: History[Step]) -> None:
     leader.close()
 
 
+def is_shipped_again(disk: Disk, history: History[Step]) -> None:
+    """The leader gave a name out again, and the follower has the file that had it before."""
+    leader = opened(Disk(MemoryKernel()))
+    with opened(disk, follower=True) as follower:
+        history.opened(lambda: follower.apply(Operations(follower.last, ())))
+        for data in (b"a:some data", b"b:other data"):
+            leader.put(SHORT, data, now=T0)
+            leader.snapshot()
+            became = Become(looked_at(leader))
+            history.issue(became)
+            follower.receive(leader.catch_up(follower.progress()))
+            history.acknowledge(became)
+            for session in leader.due(T0 + 30):
+                session.delete()
+            leader.rotate(30, now=T0)
+    leader.close()
+
+
 def looked_at(leader: SessionStore) -> Shown:
     """What a store shows, without asking it for sessions that it would then take for handed out."""
     machine = leader._engine.machine
@@ -538,6 +556,7 @@ SUITE = Suite(
         Scenario("compacts", compacts, prepare=partial(remains, strict=False)),
         Scenario("follows", follows),
         Scenario("is shipped", is_shipped),
+        Scenario("is shipped again", is_shipped_again),
         Scenario("is shipped over a name", is_shipped_over_a_name),
     ),
 )
