@@ -246,6 +246,19 @@ def test_strict_stores_begin_a_new_term_each_time():
     assert store.put(SHORT, b"b", now=T0).term == first.term + 1
 
 
+def test_ids_are_never_given_out_twice_when_nothing_but_records_tells_of_them():
+    store = opened(strict=True)
+    ids = []
+    for number in range(4):
+        ids += [store.put(SHORT, b"%d" % number, now=T0), *store.put_many(SHORT, [b"x"], now=T0)[0]]
+        store = crashed(store, strict=True)
+    for number in range(3):
+        store = crashed(store, strict=number == 1)
+        ids.append(store.put(SHORT, b"%d" % number, now=T0))
+    assert len(set(ids)) == len(ids)
+    assert [session.id for session in store.due(FAR)] == ids
+
+
 def test_in_strict_mode_what_was_deleted_out_of_turn_comes_again():
     store = opened(strict=True)
     store.put_many(SHORT, [b"a", b"b"], now=T0)

@@ -413,6 +413,24 @@ def test_a_follower_leads_when_it_is_told_to():
         follower.lead(1)
 
 
+def test_a_follower_whose_clock_is_behind_keeps_the_order_of_time_when_it_leads():
+    leader = opened()
+    leader.put(SHORT, b"a", now=T0)
+    leader.put(SHORT, b"b", now=T0 + 1000)
+    leader.snapshot()
+    follower = opened(follower=True)
+    fed(follower, leader)  # by its files
+    follower.lead(2)
+    follower.put(SHORT, b"c", now=T0 + 5)
+    assert follower.next_due() == T0 + 30
+    store = crashed(follower)
+    assert [(one.replay_time, one.data) for one in store.due(FAR)] == [
+        (T0 + 30, b"a"),
+        (T0 + 1030, b"b"),
+        (T0 + 1030, b"c"),
+    ]
+
+
 @pytest.mark.parametrize("name", ["../outside.data", "/etc/30@2023111422.data", "state.log", "notes.txt"])
 def test_names_that_arrive_are_looked_at(name):
     follower = opened(follower=True)

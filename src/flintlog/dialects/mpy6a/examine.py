@@ -142,6 +142,9 @@ def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
         if len(records):
             first = int(records.replay_time[0]) if first is None else first
             before = int(records.replay_time[-1])
+            if file.written:
+                later = records.term[records.term < lay.UINT64_MAX]  # nothing follows the greatest
+                found.newest_term = max(found.newest_term, int(later.max(initial=0)))
             on_boundary = on_boundary or bool((records.offset == file.offset).any())
     assert stop is not None
     found.entries[file.name] = count

@@ -83,6 +83,7 @@ class Survey:
     described: dict[str, int] = field(default_factory=dict)  # how long the files of the snapshot were: synced
     leftovers: tuple[str, ...] = ()
     first: StateID | None = None  # the oldest position that the logs reach back to
+    newest_term: int = 0  # of the sessions in files that are written
     _joined: dict[str, bytes] = field(default_factory=dict)
 
     @property

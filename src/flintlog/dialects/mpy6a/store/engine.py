@@ -78,6 +78,7 @@ class Engine:
         if self.strict and found.behind is not None:
             self._refuse_open_sessions(found)
         self.machine = found.machine
+        self.next_term = self._next_term(found)
         self.findings: tuple[Finding, ...] = tuple(
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
@@ -93,6 +94,16 @@ class Engine:
             if self._log is not None:
                 self._begin_log()
         self._show_all()
+
+    def _next_term(self, found: Survey) -> int:
+        """The term to lead.
+
+        The note's files do not say how many state ids a term has given out, so behind them a new one is begun: later
+        than every logged operation, and than the records of files that are written, which no operation tells of.
+        """
+        if found.listing.empty or (found.behind is not None and not self.strict):
+            return found.machine.last.term
+        return max(found.machine.last.term, found.newest_term) + 1
 
     def _show_all(self) -> None:
         for file in self.machine.files.values():

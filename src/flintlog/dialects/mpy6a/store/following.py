@@ -205,7 +205,18 @@ class Arrival:
                 file.sync()
             self._engine.disk.sync_directory(self._engine.path)
         self._close()
+        self._find_last_times(machine)
         return machine, [name for name in self._own if name not in machine.files]
+
+    def _find_last_times(self, machine: Machine) -> None:
+        """What is stored behind the last record of a delay may not be due before it, and no descriptor tells when."""
+        for chain in machine.chains.values():
+            last = chain[-1]
+            with self._engine.disk.open(posixpath.join(self._engine.path, last.name)) as file:
+                view = file.view(copy=True)[: last.length]
+            for records, _ in scan.record_batches(view, before=last.replay):
+                if len(records):
+                    last.last_time = int(records.replay_time[-1])
 
     def end(self) -> None:
         """Take back what has no end; a leader may be gone in the midst of it."""

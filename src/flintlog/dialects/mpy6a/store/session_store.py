@@ -126,8 +126,7 @@ class SessionStore:
         self._begin_reading()
         if not follower:
             try:
-                # The note's files do not say how many state ids a term has given out, so a new one is begun.
-                self.lead(term if term is not None else self.last.term + (1 if strict else 0))
+                self.lead(term if term is not None else self._engine.next_term)
             except BaseException:
                 self._engine.close()
                 raise
