@@ -103,7 +103,7 @@ class Engine:
         """
         if found.listing.empty or (found.behind is not None and not self.strict):
             return found.machine.last.term
-        return max(found.machine.last.term, found.newest_term) + 1
+        return min(max(found.machine.last.term, found.newest_term) + 1, lay.UINT64_MAX)
 
     def _show_all(self) -> None:
         for file in self.machine.files.values():
