@@ -33,6 +33,13 @@ SHOWN = {
         "all three were killed at once and hold every acknowledged value again",
         "the three stores hold the same entries",
     ],
+    "retry_sessions.py": [
+        "3 calls wait, the next one until 60 s after noon",
+        "minute 2: call Ada: answered at try 2",
+        "minute 2: call Grace: answered at try 2",
+        "given up after 3 tries: call nobody",
+        "waiting: None, set aside: [b'call nobody']",
+    ],
     "replicate.py": [
         "agreed on LSN 0 to 2",
         "LSN 3 of the follower is of term 3 now",

@@ -10,15 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flintlog.dialects.mpy6a.store import SessionStore
     from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
     from flintlog.dialects.zmqraft.store import RaftStore
 
-__all__ = ["QueueStore", "RaftStore", "ReplicaLog"]
+__all__ = ["QueueStore", "RaftStore", "ReplicaLog", "SessionStore"]
 
 _HOMES = {
     "QueueStore": "flintlog.dialects.taskflux.store",
     "RaftStore": "flintlog.dialects.zmqraft.store",
     "ReplicaLog": "flintlog.dialects.taskflux.store",
+    "SessionStore": "flintlog.dialects.mpy6a.store",
 }
 
 
