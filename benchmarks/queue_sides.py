@@ -1,7 +1,7 @@
 """The queues that are compared, behind one face: ours, persist-queue (SQLite and file) and litequeue.
 
 Every call that returns has its change on disk. The SQLite ones run with `synchronous=FULL` and WAL and commit
-in every call, which `_check_full` makes sure of. The file queue of persist-queue syncs nothing by itself
+in every call, which `check_full` makes sure of. The file queue of persist-queue syncs nothing by itself
 while a chunk fills: `FileQueueSynced` adds the syncs that its files need; the original is shown beside it.
 """
 
@@ -82,7 +82,7 @@ class SqliteQueue:
 
     def __init__(self, directory: str) -> None:
         self._queue = persistqueue.SQLiteQueue(directory, multithreading=True, auto_commit=False)
-        _check_full(self._queue._putter)
+        check_full(self._queue._putter)
 
     def add(self, payload: bytes) -> None:
         self._queue.put(payload)  # commits whatever auto_commit says; that concerns `get` only
@@ -120,7 +120,7 @@ class SqliteAckQueue:
 
     def __init__(self, directory: str) -> None:
         self._queue = persistqueue.SQLiteAckQueue(directory, multithreading=True, auto_commit=True)
-        _check_full(self._queue._putter)
+        check_full(self._queue._putter)
 
     def add(self, payload: bytes) -> None:
         self._queue.put(payload)
@@ -221,7 +221,7 @@ class LiteQueue:
         os.makedirs(directory)
         self._queue = litequeue.LiteQueue(self.file_in(directory))
         self._queue.conn.execute("PRAGMA synchronous = FULL")
-        _check_full(self._queue.conn)
+        check_full(self._queue.conn)
         self._lock = threading.Lock()
 
     def add(self, payload: bytes) -> None:
@@ -256,7 +256,7 @@ class LiteQueue:
         self._queue.close()
 
 
-def _check_full(connection: sqlite3.Connection) -> None:
+def check_full(connection: sqlite3.Connection) -> None:
     (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if (synchronous, journal) != (2, "wal"):

@@ -30,6 +30,7 @@ class Unit:
 RECORDS_PER_SECOND = Unit("records/s")
 MEGABYTES_PER_SECOND = Unit("MB/s")
 SECONDS_PER_MILLION = Unit("s/million", more_is_better=False)
+MEGABYTES = Unit("MB", more_is_better=False)
 MILLISECONDS = Unit("ms", more_is_better=False)
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.mpy6a import QUICK as QUICK_MPY6A
 from benchmarks.table import RECORDS_PER_SECOND, SECONDS_PER_MILLION, Table, aligned, figure, row
 from benchmarks.taskflux import QUICK
 from benchmarks.zmqraft import QUICK as QUICK_ZMQRAFT
@@ -46,6 +47,14 @@ ROWS = [
     f"truncate {QUICK_ZMQRAFT.truncated:,}",
     "snapshot, written and installed",
     "snapshot, read",
+    "store, 1 thread",
+    "due + delete, 1 thread",
+    "store, 16 threads",
+    "due + delete, 16 threads",
+    *(f"{what}, batches of {count}" for count in QUICK_MPY6A.batches for what in ("store", "due + delete")),
+    "resident memory, opened",
+    f"resident memory, {QUICK_MPY6A.handed_out} handed out",
+    f"open, {QUICK_MPY6A.stored[1]:,} stored",
 ]
 
 
