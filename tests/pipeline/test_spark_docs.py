@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 
-DOCUMENTED = ("taskflux", "zmqraft")
+DOCUMENTED = ("taskflux", "zmqraft", "mpy6a")
 
 
 def blocks(language):
