@@ -10,17 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flintlog.dialects.mpy6a.store import SessionStore
+    from flintlog.dialects.mpy6a.store import Session, SessionStore, Topic
     from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
     from flintlog.dialects.zmqraft.store import RaftStore
 
-__all__ = ["QueueStore", "RaftStore", "ReplicaLog", "SessionStore"]
+__all__ = ["QueueStore", "RaftStore", "ReplicaLog", "Session", "SessionStore", "Topic"]
 
 _HOMES = {
     "QueueStore": "flintlog.dialects.taskflux.store",
     "RaftStore": "flintlog.dialects.zmqraft.store",
     "ReplicaLog": "flintlog.dialects.taskflux.store",
+    "Session": "flintlog.dialects.mpy6a.store",
     "SessionStore": "flintlog.dialects.mpy6a.store",
+    "Topic": "flintlog.dialects.mpy6a.store",
 }
 
 

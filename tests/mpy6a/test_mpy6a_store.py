@@ -6,7 +6,7 @@ import pytest
 from tests.mpy6a.stores import FAR, LONG, ONCE, ROOT, SHORT, T0, TOPICS, crashed, opened, reopened, waiting
 
 from flintlog.dialects.mpy6a.store import SessionStore, StateID, Topic
-from flintlog.dialects.mpy6a.store.session_store import SESSION_BYTES_MAX
+from flintlog.dialects.mpy6a.store.session import SESSION_BYTES_MAX
 from flintlog.disk import Disk
 from flintlog.errors import ClosedError, FlintlogError, LockedError, RefusedError, StoppedError, UsageError
 from flintlog.testing import Fault, FaultyKernel, MemoryKernel

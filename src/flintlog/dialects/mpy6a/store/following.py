@@ -11,16 +11,17 @@ The bytes travel as the application likes: every item is a plain tuple.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from flintlog.core.group_commit import Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Base, Open, Operation, Place
 from flintlog.dialects.mpy6a.replay import Machine
-from flintlog.dialects.mpy6a.store.engine import Engine
+from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import GapError
 from flintlog.disk import Disk, File
 from flintlog.errors import RefusedError
@@ -90,6 +91,21 @@ def operations_after(view: memoryview, last: StateID, state_id: StateID) -> Oper
     return Operations(state_id, tuple(bytes(view[int(events.offset[row]) : events.end(row)]) for row in rows))
 
 
+def catch_up(engine: Engine, progress: Progress) -> Iterator[Item]:
+    """What a store that is so far behind needs to become as this one is when it is asked."""
+    with engine.lock:
+        engine.failstop.check()
+        engine.drain()
+        found = (
+            None if engine.strict else operations_after(engine.log_view(), engine.machine.last, progress.last)
+        )
+        shipment = None if found else Shipment(engine.disk, engine.path, engine.machine, progress)
+    if found is not None:
+        yield found
+    elif shipment is not None:
+        yield from shipment.items()
+
+
 class Shipment:
     """What differs between a leader and a follower at one moment. The leader goes on while it is shipped."""
 
@@ -133,6 +149,49 @@ class Shipment:
 
 
 # The follower's side
+
+
+def receive(engine: Engine, items: Iterable[Item]) -> None:
+    """Take what a leader gives. The lock is held."""
+    arrival = Arrival(engine)
+    try:
+        for item in items:
+            if isinstance(item, Operations):
+                engine.wait(apply(engine, item))
+            elif isinstance(item, Settled):
+                machine, gone = arrival.settle(item)
+                engine.rebase(machine, gone)
+            else:
+                arrival.take(item)
+    finally:
+        arrival.end()
+
+
+def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:
+    """Do what a leader did, or nothing of it when a part is damaged or missing. The lock is held."""
+    arrived = [read_event(event) for event in operations.events]
+    last = engine.machine.last
+    if operations.after > last:
+        raise GapError(
+            f"the operations follow {operations.after}, and this store is at {last}",
+            file=engine.path,
+            advice="Use `catch_up` of the leader",
+        )
+    arrived = [item for item in arrived if item[0] > last]
+    check_order(last, arrived)
+    work = Work()
+    try:
+        for state_id, operation in arrived:
+            engine.do(work, operation, state_id)
+    except MalformedError as problem:
+        raise GapError(
+            f"operation {state_id} does not fit: {problem.message}",
+            file=engine.path,
+            advice="The two stores have different histories: begin with an empty directory",
+        ) from problem
+    finally:
+        ticket = engine.submit(work)
+    return ticket
 
 
 def read_event(event: bytes) -> tuple[StateID, Operation]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
 
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Place
+from flintlog.dialects.mpy6a.store.errors import SessionTooLongError
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
     from flintlog.dialects.mpy6a.store.session_store import SessionStore
 
+SESSION_BYTES_MAX = 16 << 20
+_log = logging.getLogger(__name__)
 _TOPIC_MIN, _TOPIC_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -43,6 +50,63 @@ def check_delay(delay: int) -> int:
             f"a delay of {delay!r} seconds cannot be", advice=f"Give 1 to {lay.DELAY_MAX} whole seconds"
         )
     return delay
+
+
+class IdRange(Sequence[StateID]):
+    """The ids of sessions that were put together."""
+
+    def __init__(self, first: StateID, count: int) -> None:
+        self.first = first
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> StateID: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[StateID]: ...
+
+    def __getitem__(self, at: int | slice) -> StateID | list[StateID]:
+        if isinstance(at, slice):
+            return [self.first.following(index) for index in range(self._count)[at]]
+        return self.first.following(range(self._count)[at])
+
+
+def is_time(now: object) -> bool:
+    """Seconds since 1970 that every delay can be added to."""
+    return isinstance(now, int | float | np.integer | np.floating) and bool(
+        0 < now < lay.TIME_MAX - lay.DELAY_MAX
+    )
+
+
+def checked_data(data: object) -> bytes:
+    """A session's data; what is not bytes is refused before anything is changed."""
+    if not isinstance(data, bytes):
+        if not isinstance(data, bytearray | memoryview) or memoryview(data).itemsize != 1:
+            raise UsageError(f"a session holds bytes, not {type(data).__name__}")
+        data = bytes(data)
+    check_size(len(data))
+    return data
+
+
+def check_size(size: int) -> None:
+    """Refuse what is more than one session may hold."""
+    if size > SESSION_BYTES_MAX:
+        raise SessionTooLongError(
+            f"a session of {size} bytes is too long", advice=f"Keep it under {SESSION_BYTES_MAX} bytes"
+        )
+
+
+def warn_exhausted(record: lay.Record) -> None:
+    """What happens when nobody else is told of an exhausted session."""
+    _log.warning(
+        "session %s of topic %d was replayed %d times and is set aside",
+        record.id,
+        record.topic,
+        record.attempts,
+    )
 
 
 class Session:

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,32 +19,30 @@ from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.batch import Payloads
 from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.files import SCRATCH_DATA
-from flintlog.dialects.mpy6a.layout import MalformedError, Record, StateID
+from flintlog.dialects.mpy6a.layout import Record, StateID
 from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.store import following
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import (
-    GapError,
     NotLeadingError,
     SessionFinishedError,
-    SessionTooLongError,
     TimeUnknownError,
     TopicUnknownError,
 )
-from flintlog.dialects.mpy6a.store.following import (
-    Arrival,
-    Item,
-    Operations,
-    Progress,
-    Settled,
-    Shipment,
-    check_order,
-    operations_after,
-    read_event,
-)
+from flintlog.dialects.mpy6a.store.following import Item, Operations, Progress
 from flintlog.dialects.mpy6a.store.operation_log import RESERVE_BYTES
 from flintlog.dialects.mpy6a.store.reader import DueReader, Piece
 from flintlog.dialects.mpy6a.store.replays import RUN_BYTES_MAX, Replays, Run
-from flintlog.dialects.mpy6a.store.session import Session, Topic, check_delay
+from flintlog.dialects.mpy6a.store.session import (
+    IdRange,
+    Session,
+    Topic,
+    check_delay,
+    check_size,
+    checked_data,
+    is_time,
+    warn_exhausted,
+)
 from flintlog.disk import Disk
 from flintlog.errors import ClosedError, RefusedError, UsageError
 
@@ -53,31 +51,8 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 64 << 20
 LOG_BYTES = 256 << 20
-SESSION_BYTES_MAX = 16 << 20
 _LONGEST_SLEEP = 3600.0
 _log = logging.getLogger(__name__)
-
-
-class IdRange(Sequence[StateID]):
-    """The ids of sessions that were put together."""
-
-    def __init__(self, first: StateID, count: int) -> None:
-        self.first = first
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, at: int) -> StateID: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[StateID]: ...
-
-    def __getitem__(self, at: int | slice) -> StateID | list[StateID]:
-        if isinstance(at, slice):
-            return [self.first.following(index) for index in range(self._count)[at]]
-        return self.first.following(range(self._count)[at])
 
 
 class SessionStore:
@@ -108,7 +83,7 @@ class SessionStore:
         self.topics = {topic.number: topic for topic in topics}
         self._clock = clock
         self._told: float | None = None
-        self._on_exhausted = on_exhausted or _warn
+        self._on_exhausted = on_exhausted or warn_exhausted
         self._file_bytes = file_bytes
         self._changed = threading.Condition()
         self._changes = 0
@@ -229,7 +204,7 @@ class SessionStore:
             raise TimeUnknownError(
                 "the store was not told what time it is", advice="Give it a clock (clock=time.time), or `now`"
             )
-        if not _is_time(now):
+        if not is_time(now):
             raise UsageError(f"{now!r} is not a time in seconds since 1970")
         self._told = now
         return now
@@ -256,7 +231,7 @@ class SessionStore:
     def new(self, topic: int, data: bytes = b"") -> Session:
         """Begin a session; durable on return."""
         self._topic(topic)
-        data = _checked(data)
+        data = checked_data(data)
         with self._working() as work:
             state_id = self._engine.do(work, ops.New(topic, data))
         return Session(self, state_id, topic)
@@ -265,7 +240,7 @@ class SessionStore:
         """Begin a session and store it at once, in one operation; durable on return. Returns its id."""
         self._topic(topic)
         delay = self.delay_of(topic, delay)
-        data = _checked(data)
+        data = checked_data(data)
         with self._working() as work:
             due = self._due_after(delay, now)
             self._make_room(work, delay, due)
@@ -288,7 +263,7 @@ class SessionStore:
         self._topic(topic)
         delay = self.delay_of(topic, delay)
         payloads = Payloads.of(data)
-        _check_size(int(payloads.length.max(initial=0)))
+        check_size(int(payloads.length.max(initial=0)))
         ranges = []
         with self._working() as work:
             due = self._due_after(delay, now)
@@ -311,12 +286,12 @@ class SessionStore:
 
     def change(self, session: Session, data: bytes, *, replace: bool) -> None:
         """Append to a session, or replace what it holds; durable on return."""
-        data = _checked(data)
+        data = checked_data(data)
         with self._working() as work:
             self._check_open(session)
             held = self._engine.machine.sessions.get(session.id)
             before = 0 if replace else sum(map(len, held.parts)) if held else len(session.stored_data)
-            _check_size(before + len(data))
+            check_size(before + len(data))
             if held is None:
                 assert session.place is not None
                 assert session.replay_time is not None
@@ -573,16 +548,7 @@ class SessionStore:
 
     def catch_up(self, progress: Progress) -> Iterator[Item]:
         """What a store that is so far behind needs to become as this one is now; hand it to its `receive`."""
-        engine = self._engine
-        with engine.lock:
-            engine.failstop.check()
-            engine.drain()
-            found = None if engine.strict else operations_after(engine.log_view(), self.last, progress.last)
-            shipment = None if found else Shipment(engine.disk, self.path, engine.machine, progress)
-        if found is not None:
-            yield found
-        elif shipment is not None:
-            yield from shipment.items()
+        return following.catch_up(self._engine, progress)
 
     def receive(self, items: Iterable[Item]) -> StateID:
         """Take what `catch_up` of the leader gives; durable on return. Returns the state id that is reached.
@@ -591,18 +557,7 @@ class SessionStore:
         """
         with self._engine.lock:
             self._check_following()
-            arrival = Arrival(self._engine)
-            try:
-                for item in items:
-                    if isinstance(item, Operations):
-                        self.apply(item)
-                    elif isinstance(item, Settled):
-                        machine, gone = arrival.settle(item)
-                        self._engine.rebase(machine, gone)
-                    else:
-                        arrival.take(item)
-            finally:
-                arrival.end()
+            following.receive(self._engine, items)
             return self.last
 
     def apply(self, operations: Operations) -> StateID:
@@ -610,31 +565,10 @@ class SessionStore:
 
         A damaged or a missing operation is refused with all of them.
         """
-        engine = self._engine
-        arrived = [read_event(event) for event in operations.events]
-        with engine.lock:
+        with self._engine.lock:
             self._check_following()
-            if operations.after > self.last:
-                raise GapError(
-                    f"the operations follow {operations.after}, and this store is at {self.last}",
-                    file=self.path,
-                    advice="Use `catch_up` of the leader",
-                )
-            arrived = [item for item in arrived if item[0] > self.last]
-            check_order(self.last, arrived)
-            work = Work()
-            try:
-                for state_id, operation in arrived:
-                    engine.do(work, operation, state_id)
-            except MalformedError as problem:
-                raise GapError(
-                    f"operation {state_id} does not fit: {problem.message}",
-                    file=self.path,
-                    advice="The two stores have different histories: begin with an empty directory",
-                ) from problem
-            finally:
-                ticket = engine.submit(work)
-        engine.wait(ticket)
+            ticket = following.apply(self._engine, operations)
+        self._engine.wait(ticket)
         return self.last
 
     def _check_following(self) -> None:
@@ -660,35 +594,3 @@ class SessionStore:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _is_time(now: object) -> bool:
-    return isinstance(now, int | float | np.integer | np.floating) and bool(
-        0 < now < lay.TIME_MAX - lay.DELAY_MAX
-    )
-
-
-def _checked(data: object) -> bytes:
-    """A session's data; what is not bytes is refused before anything is changed."""
-    if not isinstance(data, bytes):
-        if not isinstance(data, bytearray | memoryview) or memoryview(data).itemsize != 1:
-            raise UsageError(f"a session holds bytes, not {type(data).__name__}")
-        data = bytes(data)
-    _check_size(len(data))
-    return data
-
-
-def _check_size(size: int) -> None:
-    if size > SESSION_BYTES_MAX:
-        raise SessionTooLongError(
-            f"a session of {size} bytes is too long", advice=f"Keep it under {SESSION_BYTES_MAX} bytes"
-        )
-
-
-def _warn(record: Record) -> None:
-    _log.warning(
-        "session %s of topic %d was replayed %d times and is set aside",
-        record.id,
-        record.topic,
-        record.attempts,
-    )
