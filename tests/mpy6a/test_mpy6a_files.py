@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import tracemalloc
 
 import pytest
@@ -422,3 +423,32 @@ def test_memory_grows_with_files_and_not_with_sessions(tmp_path):
     held(10_000)  # modules and compiled code are there now
     few, many = held(20_000), held(400_000)
     assert many < few + 300_000
+
+
+# Handles
+
+
+@BOTH
+def test_hundreds_of_delays_and_files_hold_few_handles(strict):
+    """A process may have a thousand; the store is not the only one who needs some."""
+    store = opened(strict=strict, file_bytes=10)
+    kernel = store._engine.disk.kernel
+    assert isinstance(kernel, MemoryKernel)
+    most = 0
+    for number in range(300):
+        store.put(SHORT, b"%d" % number, delay=1000 + number, now=T0)
+        store.put(SHORT, b"%d" % number, now=T0)
+        most = max(most, len(kernel._handles))
+    threads = [
+        threading.Thread(target=store.put, args=(SHORT, b"x"), kwargs={"delay": 5000 + number, "now": T0})
+        for number in range(200)
+    ]
+    with store._engine.lock:  # they are written together
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    store.snapshot()
+    assert most < 100
+    assert len(kernel._handles) < 100
+    assert len(waiting(crashed(store, strict=strict))) == 800

@@ -26,6 +26,7 @@ from flintlog.dialects.mpy6a.survey import Behind, Survey
 from flintlog.disk import Disk, File
 
 _FRAME, _LIMIT = lay.CHANGES_FRAME
+_OPEN_FILES_MAX = 64
 
 
 class NoteFiles:
@@ -163,18 +164,19 @@ class NoteFiles:
         created.clear()
 
     def _write_records(self, records: dict[str, list[Written | SetAside]]) -> None:
-        commits: list[tuple[File, int, bytes]] = []
+        commits: list[tuple[str, int, bytes]] = []
         for name, pieces in records.items():
             data = bytearray(b"".join(piece.data for piece in pieces))
             commit = (int.from_bytes(data[:8], "little").bit_length() + 7) // 8 - 1
             handle, offset = self._handle(name), pieces[0].offset
-            commits.append((handle, offset + commit, bytes(data[commit : commit + 1])))
+            commits.append((name, offset + commit, bytes(data[commit : commit + 1])))
             data[commit] = 0
             handle.pwrite(data, offset)
             handle.sync()
         if self._names_dirty:
             self._sync_names()
-        for handle, offset, byte in commits:
+        for name, offset, byte in commits:
+            handle = self._handle(name)
             handle.pwrite(byte, offset)
             handle.sync()
 
@@ -256,10 +258,14 @@ class NoteFiles:
             self._names_dirty = True
 
     def _handle(self, name: str) -> File:
-        handle = self._open_files.get(name)
+        """A file open for writing. The one that was used the longest ago is closed when there are many."""
+        handle = self._open_files.pop(name, None)
         if handle is None:
-            handle = self._open_files[name] = self._disk.open(self._path(name), "create")
+            if len(self._open_files) == _OPEN_FILES_MAX:
+                self._close(next(iter(self._open_files)))
+            handle = self._disk.open(self._path(name), "create")
             self._names_dirty = True
+        self._open_files[name] = handle
         return handle
 
     def _close(self, name: str) -> None:

@@ -139,7 +139,7 @@ class SessionStore:
         if not end:
             return
         with self._engine.disk.open(f"{self.path}/{lay.EXHAUSTED_FILE}") as file:
-            view = file.view(copy=True)[:end]
+            view = file.view()[:end]
         for records, _ in scan.record_batches(view, ordered=False):
             for at in records.offset.tolist():
                 yield lay.read_record(view, at)[0]
