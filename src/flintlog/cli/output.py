@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
 from flintlog.cli.rows import Row
@@ -47,10 +48,12 @@ def choose_output(*, as_json: bool) -> Output:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: bytes as lower-case hex, whatever they are wrapped in."""
+    """A value as JSON has it: bytes as lower-case hex, whole numbers of any size, whatever they are wrapped in."""
     match value:
         case bytes():
             return value.hex()
+        case Decimal():
+            return int(value)
         case dict():
             return {name: plain(part) for name, part in value.items()}
         case list() | tuple():

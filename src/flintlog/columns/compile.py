@@ -177,8 +177,8 @@ def _window(buffer: Any, at: int, end: int) -> Any:
             value = (value << np.uint64(8)) | np.uint64(buffer[place + np.uint64(index)])
         return value
     value = np.uint64(0)
-    for place in range(at, end):
-        value = (value << np.uint64(8)) | np.uint64(buffer[place])
+    for index in range(at, end):
+        value = (value << np.uint64(8)) | np.uint64(buffer[index])
     return value << np.uint64(8 * (8 - (end - at))) if end > at else value
 
 

@@ -26,6 +26,7 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _MODULES = {
     "taskflux": "flintlog.dialects.taskflux.dialect",
     "zmqraft": "flintlog.dialects.zmqraft.dialect",
+    "limestone": "flintlog.dialects.limestone.dialect",
 }
 
 
@@ -54,6 +55,7 @@ class Split:
     end: int
     first: int  # the position of its first entry
     last: int | None  # and of its last one; None at the end of the log, which may grow
+    context: tuple[int, ...] = ()  # what the dialect must know to begin in the middle of a file
 
 
 @dataclass(frozen=True, slots=True)
