@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,13 +79,24 @@ class Candidates:
 _COLUMNS = tuple(Candidates.__dataclass_fields__)
 CANDIDATE_SIZE = 4 + 8 + 4 + 8 + 8 + 8 + 1 + 1
 
-Bound = tuple[int, int, int]  # storage, class, window
+Bound = tuple[int, int, int]  # the storage's place in the order, class, window
+
+
+def numeric(storage: int) -> int:
+    """Storages in the order of their numbers."""
+    return storage
+
+
+def by_bytes(storage: int) -> int:
+    """Storages in the order of their bytes on disk, the lowest byte first: 256 before 1."""
+    return int.from_bytes(storage.to_bytes(8, "little"), "big")
 
 
 class Groups:
     """Storages by number of appearance, each with the beginning that most of its keys have in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Callable[[int], int] = numeric) -> None:
+        self._order = order
         self._lock = threading.Lock()
         self._slots: dict[int, int] = {}
         self.storages: list[int] = []
@@ -124,7 +135,8 @@ class Groups:
 
     def ranks(self) -> NDArray[np.uint32]:
         """For each group its place in the order of storages and classes."""
-        order = sorted(range(len(self.storages)), key=self.storages.__getitem__)
+        places = [self._order(storage) for storage in self.storages]
+        order = sorted(range(len(places)), key=places.__getitem__)
         ranks = np.empty(_CLASSES * len(order), np.uint32)
         for place, slot in enumerate(order):
             ranks[_CLASSES * slot : _CLASSES * (slot + 1)] = np.arange(_CLASSES) + _CLASSES * place
@@ -139,14 +151,18 @@ class Groups:
     def storage_of(self, group: NDArray[np.uint32]) -> Words:
         return np.array(self.storages, np.uint64)[group // _CLASSES]
 
+    def bound(self, group: int, edge: int) -> Bound:
+        """The bound at a window of a group."""
+        return self._order(self.storages[group // _CLASSES]), group % _CLASSES, edge
+
     def below(self, part: Candidates, bound: Bound) -> Flags:
         """Which candidates stand before a bound."""
-        storage, class_, edge = bound
-        storages = np.array(self.storages, np.uint64)
-        numbers = np.arange(len(storages) * _CLASSES)
-        own, kind = storages[numbers // _CLASSES], numbers % _CLASSES
-        at = (own == np.uint64(storage)) & (kind == class_)
-        before = (own < np.uint64(storage)) | ((own == np.uint64(storage)) & (kind < class_))
+        place, class_, edge = bound
+        places = np.array([self._order(storage) for storage in self.storages], np.uint64)
+        numbers = np.arange(len(places) * _CLASSES)
+        own, kind = places[numbers // _CLASSES], numbers % _CLASSES
+        at = (own == np.uint64(place)) & (kind == class_)
+        before = (own < np.uint64(place)) | ((own == np.uint64(place)) & (kind < class_))
         found: Flags = before[part.group] | (at[part.group] & (part.window < np.uint64(edge)))
         return found
 
@@ -314,9 +330,14 @@ def _newest(first: Any, flags: Any, major: Any, minor: Any, address: Any, out: A
 class Merge:
     """Finds winners. One merge serves one set of sources; its groups last over all passes."""
 
-    def __init__(self, sources: Sequence[Source], workers: int | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        workers: int | None = None,
+        order: Callable[[int], int] = numeric,
+    ) -> None:
         self.sources = sources
-        self.groups = Groups()
+        self.groups = Groups(order)
         self.workers = workers or min(WORKERS_MAX, os.cpu_count() or 1)
         self._starts = np.array([source.start for source in sources], np.uint64)
 

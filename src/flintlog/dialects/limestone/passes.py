@@ -147,8 +147,7 @@ class Passes:
         at = int(usable[np.argmin(np.abs(below[usable] - below.max() // 2))])
         rank, window = int(buckets.pivots[0][at]), int(buckets.pivots[1][at])
         group = int(np.flatnonzero(buckets.ranks == rank)[0])
-        storage = self._merge.groups.storages[group // 3]
-        return storage, group % 3, window
+        return self._merge.groups.bound(group, window)
 
     def _winners(self, buckets: Buckets, bucket: int) -> Candidates:
         return self._merge.winners(buckets.take(bucket), buckets.ranks, buckets.depths)

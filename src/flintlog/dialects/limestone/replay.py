@@ -1,12 +1,13 @@
 """Entries to state, once, used by the live store, the command line and Spark alike.
 
 The state is every key with its newest value, and it is given as pointers: which file and where in it the record stands.
-Storages come in the order of their numbers, keys in the order of their bytes.
+Storages come in the order of their numbers, or in that of their bytes on disk (`merge.by_bytes`), as files of the
+original have them; keys come in the order of their bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Candidates, Merge, Source, candidates
+from flintlog.dialects.limestone.merge import BASE, REMOVE, Candidates, Merge, Source, candidates, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
@@ -59,6 +60,7 @@ class State:
         survey: Survey,
         as_of: int | None = None,
         *,
+        order: Callable[[int], int] = numeric,
         memory_bytes: int = MEMORY_BYTES,
         workers: int | None = None,
         chunk: int = CHUNK,
@@ -77,7 +79,7 @@ class State:
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
-        self._merge = Merge(_sources(self.views), workers)
+        self._merge = Merge(_sources(self.views), workers, order)
         self._cleared: dict[int, Version] = {}
         self._emptied: set[int] = set()  # storages whose entries in the base are gone
 

@@ -1,0 +1,1 @@
+"""The pieces of the store: sorted files made from the state."""
