@@ -287,21 +287,19 @@ def _note_catalog(
     if found.catalog_name == lay.CATALOG_BACK:
         message = "a compaction did not finish its switch of catalogs; the one before it holds"
         found.findings.append(Finding(Severity.REPAIRABLE, "catalog-back", message, lay.CATALOG_FILE))
-    elif isinstance(main, DamageError) and found.catalog_name is None:
-        # Without compacted files there is nothing that a catalog could say. The shipped edition's one compacted
-        # file is known by its name.
-        lost = found.edition == "designed" and bool(found.listing.compacted)
-        severity = Severity.CORRUPT if lost else Severity.REPAIRABLE
-        found.findings.append(damage_finding(main, severity))
-    elif main is None and back is None and found.edition == "designed" and found.listing.compacted:
+    elif isinstance(main, DamageError) and found.catalog_name is None and not _needs_catalog(found):
+        found.findings.append(damage_finding(main, Severity.REPAIRABLE))
+    if found.catalog_name is None and _needs_catalog(found):
         names = ", ".join(sorted(found.listing.compacted))
-        if found.manifest is not None and found.manifest.version >= lay.VERSION_OF["designed"]:
-            message = "there is no catalog to say which compacted files count"
-            found.findings.append(
-                Finding(
-                    Severity.CORRUPT, "catalog-missing", message, lay.CATALOG_FILE, None, "a catalog", names
-                )
-            )
+        message = "there is no whole catalog to say which compacted files count"
+        found.findings.append(
+            Finding(Severity.CORRUPT, "catalog-lost", message, lay.CATALOG_FILE, None, "a catalog", names)
+        )
+
+
+def _needs_catalog(found: Survey) -> bool:
+    """Only a catalog tells which of several compacted files count. The shipped edition has one, known by its name."""
+    return found.edition == "designed" and any(map(lay.CMPCT_NAME.fullmatch, found.listing.compacted))
 
 
 # --- base and logs -----------------------------------------------------------------------------------------------
@@ -398,9 +396,11 @@ def _judge_logs(found: Survey) -> None:
         message = f"a compaction up to epoch {found.low} left this log out; all logs count by their versions"
         if gone:
             message = f"a compaction up to epoch {found.low} left this log out, and {gone[0]} is gone"
-        severity = Severity.CORRUPT if gone else Severity.REPAIRABLE
+        severity, code = (
+            (Severity.CORRUPT, "left-out-ambiguous") if gone else (Severity.REPAIRABLE, "left-out")
+        )
         offset = int(read.counted(-1, min(found.low, found.durable)).offset[0])
-        found.findings.append(Finding(severity, "left-out", message, read.file.name, offset))
+        found.findings.append(Finding(severity, code, message, read.file.name, offset))
 
 
 def _is_left_out(found: Survey, read: LogRead) -> bool:
