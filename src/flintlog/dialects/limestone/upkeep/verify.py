@@ -21,13 +21,13 @@ _BLOBS_NAMED_MAX = 100  # findings of one kind
 
 def inspect(disk: Disk, path: str) -> Inventory:
     """Files, roles, epochs; goes through all logs without making the state."""
-    return _inventory(survey(disk, path), {"keys": None, "value_bytes": None})
+    return _inventory(survey(disk, path), {})
 
 
 def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
     """Every file and every record, the state that they make, and the blobs that it names."""
     found = survey(disk, path, progress=progress)
-    facts: dict[str, object] = {"keys": None, "value_bytes": None}
+    facts: dict[str, object] = {}
     grave = (Severity.CORRUPT, Severity.UNSUPPORTED)
     if not any(finding.severity in grave for finding in found.findings):
         facts, missing = _state_facts(found)
