@@ -128,5 +128,5 @@ def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
 def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
     """The live keys, now or at an epoch."""
     found = State(survey(disk, path), as_of)
-    for live in found:
-        yield from tables.state_batches(found.views, found.names, live)
+    for batches in found.mapped(lambda live: list(tables.state_batches(found.views, found.names, live))):
+        yield from batches

@@ -367,6 +367,9 @@ class Merge:
         depth = depths[part.group]
         rest = part.key_length.astype(np.int64) - depth
         again = _in_runs(first)
+        within = rest[again]
+        if int(within.max()) <= _WINDOW and bool((within == within[0]).all()):
+            return part, first  # keys of one length that the window holds whole
         window_ = np.zeros(len(again), np.uint64)  # equal within each run as far as it was looked at
         while len(again):
             # A key that ends in this window sorts before one that goes on with zeros.

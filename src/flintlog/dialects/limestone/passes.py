@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ _BUCKET_CANDIDATES = 1 << 16
 _BUCKETS_MAX = 1 << 12
 _SAMPLES = 32  # for each bucket
 _SHARE_MAX = 0.5  # of winners: with more, dropping the others is not worth its time
+_SHARE_CANDIDATES = 1 << 16  # that are looked at for it
 _FILL_MAX = 0.75  # of the memory that may be in use after it
 
+T = TypeVar("T")
 Streams = Callable[[], Sequence[Iterator[Candidates]]]
 Ints = NDArray[np.int64]
 
@@ -69,12 +71,16 @@ class Passes:
         self.count = 0  # passes over the files so far
 
     def __iter__(self) -> Iterator[Candidates]:
+        return self.mapped(lambda winners: winners)
+
+    def mapped(self, function: Callable[[Candidates], T]) -> Iterator[T]:
+        """What a function makes of each bucket of winners, in key order; it is called in the workers' threads."""
         low: Bound | None = None
         with ThreadPoolExecutor(self._merge.workers) as pool:
             while True:
                 self.count += 1
                 parts, high = self._collected(pool, low)
-                yield from self._merged(pool, parts)
+                yield from self._merged(pool, parts, function)
                 if high is None:
                     return
                 low = high
@@ -122,10 +128,8 @@ class Passes:
     ) -> tuple[list[Candidates], Bound | None]:
         """Drop what is beaten, or the upper part of the key range."""
         buckets = self._buckets(pool, parts)
-        middle = len(buckets) // 2
-        share = len(self._winners(buckets, middle)) / max(buckets.size(middle), 1)
-        if share <= _SHARE_MAX:
-            parts = list(self._merged(pool, parts))
+        if self._winning_share(buckets) <= _SHARE_MAX:
+            parts = list(self._merged(pool, parts, lambda winners: winners))
             if sum(map(len, parts)) <= _FILL_MAX * self._limit:
                 return parts, high
             buckets = self._buckets(pool, parts)
@@ -136,6 +140,16 @@ class Passes:
         for at, part in enumerate(parts):
             parts[at] = part[below(part, bound)]
         return parts, bound
+
+    def _winning_share(self, buckets: Buckets) -> float:
+        """About how many of the candidates win."""
+        seen = won = 0
+        for bucket in range(len(buckets)):
+            seen += buckets.size(bucket)
+            won += len(self._winners(buckets, bucket))
+            if seen >= _SHARE_CANDIDATES:
+                break
+        return won / max(seen, 1)
 
     def _middle(self, buckets: Buckets) -> Bound | None:
         """A bound that has about half of the candidates below it, and some."""
@@ -152,15 +166,17 @@ class Passes:
     def _winners(self, buckets: Buckets, bucket: int) -> Candidates:
         return self._merge.winners(buckets.take(bucket), buckets.ranks, buckets.depths)
 
-    def _merged(self, pool: ThreadPoolExecutor, parts: Sequence[Candidates]) -> Iterator[Candidates]:
+    def _merged(
+        self, pool: ThreadPoolExecutor, parts: Sequence[Candidates], function: Callable[[Candidates], T]
+    ) -> Iterator[T]:
         """The winners bucket by bucket, a few ahead of whoever takes them."""
         if not sum(map(len, parts)):
             return
         buckets = self._buckets(pool, parts)
-        ahead: deque[Future[Candidates]] = deque()
+        ahead: deque[Future[T]] = deque()
         for bucket in range(len(buckets)):
             if buckets.size(bucket):
-                ahead.append(pool.submit(self._winners, buckets, bucket))
+                ahead.append(pool.submit(lambda number: function(self._winners(buckets, number)), bucket))
             if len(ahead) > self._merge.workers:
                 yield ahead.popleft().result()
         while ahead:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
 from flintlog.errors import RefusedError, UsageError
+
+T = TypeVar("T")
 
 CHUNK = 1 << 19
 _OF_KEYS = np.zeros(256, bool)
@@ -84,12 +86,15 @@ class State:
         self._emptied: set[int] = set()  # storages whose entries in the base are gone
 
     def __iter__(self) -> Iterator[Live]:
-        for winners in Passes(self._merge, self._streams, self._memory_bytes):
-            live = winners[self._is_live(winners)]
-            if len(live):
-                yield self._pointers(live)
+        return self.mapped(lambda live: live)
 
-    def _pointers(self, live: Candidates) -> Live:
+    def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
+        """What a function makes of each batch of live entries, in key order; it is called in several threads."""
+        passes = Passes(self._merge, self._streams, self._memory_bytes)
+        return passes.mapped(lambda winners: function(self._live(winners)))
+
+    def _live(self, winners: Candidates) -> Live:
+        live = winners[self._is_live(winners)]
         file = self._merge.source_of(live.address)
         starts = np.array([source.start for source in self._merge.sources], np.uint64)
         offset = (live.address - starts[file]).astype(np.int64)

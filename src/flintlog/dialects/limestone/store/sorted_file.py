@@ -13,20 +13,24 @@ import numpy as np
 
 from flintlog.columns.gather import gather
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.replay import Live, State
 from flintlog.dialects.limestone.tables import fields_of, pieces
 
 
 def sorted_file(state: State, epoch: int, *, zero_versions: bool = False) -> Iterator[bytes | bytearray]:
     """The bytes of the file in chunks, which can be given to `Disk.publish`."""
     yield lay.encode_begin(epoch)
-    for live in state:
-        fields = fields_of(state.views, live)
-        length = fields.end - live.offset
-        for piece in pieces(length, state.names[0]):
-            data, starts = gather(state.views, live.file[piece], live.offset[piece], length[piece])
-            if zero_versions:
-                at = starts[:-1] + lay.PUT_HEADER.size + fields.key_length[piece]
-                raw = np.frombuffer(data, np.uint8)
-                raw[(at[:, None] + np.arange(lay.VERSION_SIZE)).ravel()] = 0
-            yield data
+    for chunks in state.mapped(lambda live: list(_records(state, live, zero_versions))):
+        yield from chunks
+
+
+def _records(state: State, live: Live, zero_versions: bool) -> Iterator[bytearray]:
+    fields = fields_of(state.views, live)
+    length = fields.end - live.offset
+    for piece in pieces(length, state.names[0] if state.names else ""):
+        data, starts = gather(state.views, live.file[piece], live.offset[piece], length[piece])
+        if zero_versions:
+            at = starts[:-1] + lay.PUT_HEADER.size + fields.key_length[piece]
+            raw = np.frombuffer(data, np.uint8)
+            raw[(at[:, None] + np.arange(lay.VERSION_SIZE)).ravel()] = 0
+        yield data
