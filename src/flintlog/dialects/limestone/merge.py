@@ -77,7 +77,45 @@ class Candidates:
 
 
 _COLUMNS = tuple(Candidates.__dataclass_fields__)
-CANDIDATE_SIZE = 4 + 8 + 4 + 8 + 8 + 8 + 1 + 1
+_TYPES: dict[str, Any] = {
+    "group": np.uint32,
+    "window": np.uint64,
+    "key_length": np.uint32,
+    "major": np.uint64,
+    "minor": np.uint64,
+    "address": np.uint64,
+    "key": np.uint8,
+    "flags": np.uint8,
+}
+CANDIDATE_SIZE = sum(np.dtype(kind).itemsize for kind in _TYPES.values())
+
+
+class Slab:
+    """Room for candidates in one piece of memory, so large that it goes back to the system when it is freed."""
+
+    def __init__(self, room: int) -> None:
+        memory = np.empty(room * CANDIDATE_SIZE, np.uint8)
+        columns, at = {}, 0
+        for name, kind in sorted(_TYPES.items(), key=lambda item: -np.dtype(item[1]).itemsize):
+            size = room * np.dtype(kind).itemsize
+            columns[name] = memory[at : at + size].view(kind)
+            at += size
+        self._all = Candidates(**columns)
+        self.used = 0
+
+    @property
+    def part(self) -> Candidates:
+        """What is in it."""
+        return self._all[: self.used]
+
+    def fill(self, part: Candidates) -> Candidates:
+        """Take in as many as there is room for; gives back the others."""
+        count = min(len(part), len(self._all) - self.used)
+        for name in _COLUMNS:
+            getattr(self._all, name)[self.used : self.used + count] = getattr(part, name)[:count]
+        self.used += count
+        return part[count:]
+
 
 Bound = tuple[int, int, int]  # the storage's place in the order, class, window
 

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel
-from flintlog.dialects.limestone.merge import CANDIDATE_SIZE, Bound, Candidates, Merge
+from flintlog.dialects.limestone.merge import CANDIDATE_SIZE, Bound, Candidates, Flags, Merge, Slab
 
 MEMORY_BYTES = 512 << 20
 
 _BUCKET_CANDIDATES = 1 << 16
 _BUCKETS_MAX = 1 << 12
+_SLAB_CANDIDATES = 1 << 20
 _SAMPLES = 32  # for each bucket
 _SHARE_MAX = 0.5  # of winners: with more, dropping the others is not worth its time
 _SHARE_CANDIDATES = 1 << 16  # that are looked at for it
@@ -61,6 +62,41 @@ class Buckets:
         return Candidates.join(pieces or [self.parts[0][:0]])
 
 
+class Heap:
+    """Candidates in slabs."""
+
+    def __init__(self) -> None:
+        self._slabs: list[Slab] = []
+
+    def __len__(self) -> int:
+        return sum(slab.used for slab in self._slabs)
+
+    @property
+    def parts(self) -> list[Candidates]:
+        return [slab.part for slab in self._slabs]
+
+    def add(self, part: Candidates) -> None:
+        while len(part):
+            if not self._slabs or self._slabs[-1].used == _SLAB_CANDIDATES:
+                self._slabs.append(Slab(_SLAB_CANDIDATES))
+            part = self._slabs[-1].fill(part)
+
+    def keep(self, which: Callable[[Candidates], Flags]) -> None:
+        """Drop all but those that are chosen; slabs that become empty are freed."""
+        full = self._slabs
+        self._slabs = []
+        for at, slab in enumerate(full):
+            part = slab.part
+            kept = part[which(part)]  # a copy, so that the slab can be filled anew
+            slab.used = 0
+            del part
+            while len(kept):
+                if not self._slabs or self._slabs[-1].used == _SLAB_CANDIDATES:
+                    self._slabs.append(full[len(self._slabs)])
+                kept = self._slabs[-1].fill(kept)
+            assert len(self._slabs) <= at + 1  # never further than what was read
+
+
 class Passes:
     """Reads streams of candidates as often as it takes, and gives the winners of all in key order."""
 
@@ -79,41 +115,34 @@ class Passes:
         with ThreadPoolExecutor(self._merge.workers) as pool:
             while True:
                 self.count += 1
-                parts, high = self._collected(pool, low)
-                yield from self._merged(pool, parts, function)
+                heap, high = self._collected(pool, low)
+                yield from self._merged(pool, heap.parts, function)
+                del heap  # before the next one grows
                 if high is None:
                     return
                 low = high
 
-    def _collected(
-        self, pool: ThreadPoolExecutor, low: Bound | None
-    ) -> tuple[list[Candidates], Bound | None]:
+    def _collected(self, pool: ThreadPoolExecutor, low: Bound | None) -> tuple[Heap, Bound | None]:
         """The candidates from `low` on, up to the bound that the memory sets."""
         waiting = deque(self._streams())
         running: dict[Future[Candidates | None], Iterator[Candidates]] = {}
-        parts: list[Candidates] = []
+        heap = Heap()
         high: Bound | None = None
         limit = self._limit
         while waiting or running:
             while waiting and len(running) < self._merge.workers:
                 stream = waiting.popleft()
                 running[pool.submit(_next, stream)] = stream
-            total = sum(map(len, parts))
-            done = wait(running, return_when=FIRST_COMPLETED).done
-            for future in done:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
                 stream = running.pop(future)
                 part = future.result()
-                if part is None:
-                    continue
-                waiting.appendleft(stream)
-                part = self._between(part, low, high)
-                if len(part):
-                    parts.append(part)
-                    total += len(part)
-            if total > limit:
-                parts, high = self._shrunk(pool, parts, low, high)
-                limit = max(self._limit, 2 * sum(map(len, parts)))
-        return parts, high
+                if part is not None:
+                    waiting.appendleft(stream)
+                    heap.add(self._between(part, low, high))
+            if len(heap) > limit:
+                heap, high = self._shrunk(pool, heap, high)
+                limit = max(self._limit, 2 * len(heap))
+        return heap, high
 
     def _between(self, part: Candidates, low: Bound | None, high: Bound | None) -> Candidates:
         keep = np.ones(len(part), bool)
@@ -123,23 +152,23 @@ class Passes:
             keep &= self._merge.groups.below(part, high)
         return part if keep.all() else part[keep]
 
-    def _shrunk(
-        self, pool: ThreadPoolExecutor, parts: list[Candidates], low: Bound | None, high: Bound | None
-    ) -> tuple[list[Candidates], Bound | None]:
+    def _shrunk(self, pool: ThreadPoolExecutor, heap: Heap, high: Bound | None) -> tuple[Heap, Bound | None]:
         """Drop what is beaten, or the upper part of the key range."""
-        buckets = self._buckets(pool, parts)
+        buckets = self._buckets(pool, heap.parts)
         if self._winning_share(buckets) <= _SHARE_MAX:
-            parts = list(self._merged(pool, parts, lambda winners: winners))
-            if sum(map(len, parts)) <= _FILL_MAX * self._limit:
-                return parts, high
-            buckets = self._buckets(pool, parts)
+            newest = Heap()
+            for winners in self._merged(pool, heap.parts, lambda winners: winners):
+                newest.add(winners)
+            heap = newest
+            if len(heap) <= _FILL_MAX * self._limit:
+                return heap, high
+            buckets = self._buckets(pool, heap.parts)
         bound = self._middle(buckets)
         if bound is None:
-            return parts, high  # one window for all: it cannot be cut
-        below = self._merge.groups.below
-        for at, part in enumerate(parts):
-            parts[at] = part[below(part, bound)]
-        return parts, bound
+            return heap, high  # one window for all: it cannot be cut
+        del buckets
+        heap.keep(lambda part: self._merge.groups.below(part, bound))
+        return heap, bound
 
     def _winning_share(self, buckets: Buckets) -> float:
         """About how many of the candidates win."""

@@ -25,7 +25,6 @@ from flintlog.errors import RefusedError, UsageError
 
 T = TypeVar("T")
 
-CHUNK = 1 << 19
 _OF_KEYS = np.zeros(256, bool)
 _OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
 
@@ -65,7 +64,7 @@ class State:
         order: Callable[[int], int] = numeric,
         memory_bytes: int = MEMORY_BYTES,
         workers: int | None = None,
-        chunk: int = CHUNK,
+        chunk: int = scan.ENTRIES_CHUNK,
     ) -> None:
         survey.refuse_damage()
         self.epoch = survey.durable if as_of is None else min(as_of, survey.durable)
