@@ -310,6 +310,8 @@ def test_of_equal_versions_the_later_one_counts_across_rotation(tmp_path):
     assert values(directory) == {"a": "active"}
     directory.remove("pwal_0000")
     assert values(directory) == {"a": "second"}
+    directory.log(one("higher channel"), name="pwal_0001.01600000000000.0")
+    assert values(directory) == {"a": "higher channel"}
 
 
 def test_an_empty_new_directory_is_clean(tmp_path):

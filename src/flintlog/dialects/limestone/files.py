@@ -33,9 +33,9 @@ class LogFile:
 
     @property
     def order(self) -> tuple[int, int, int, int, str]:
-        """Rotated logs in the order of their rotation, then the active ones."""
+        """By channel, as the original reads them; within a channel in the order of writing, the active one last."""
         channel = -1 if self.channel is None else self.channel
-        return (int(self.active), self.time or 0, channel, self.number, self.name)
+        return (channel, int(self.active), self.time or 0, self.number, self.name)
 
 
 @dataclass(slots=True)
