@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -263,9 +263,9 @@ CASES: tuple[tuple[str, Make], ...] = (
 )
 
 
-def numbered() -> Iterator[tuple[str, str, Make]]:
+def numbered(cases: Iterable[tuple[str, Make]]) -> Iterator[tuple[str, str, Make]]:
     """The cases with a name of their own each."""
     seen: dict[str, int] = {}
-    for code, make in CASES:
+    for code, make in cases:
         seen[code] = seen.get(code, 0) + 1
         yield f"{code}-{seen[code]}", code, make

@@ -7,15 +7,18 @@ import re
 from tests.page_blocks import ROOT, blocks
 
 from flintlog import RaftStore
+from flintlog.dialects.zmqraft import store
 
 PAGE = ROOT / "docs" / "zmqraft.md"
 
 
-def test_the_example_prints_what_the_page_shows(tmp_path, monkeypatch, capsys):
+def test_each_example_prints_what_the_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (block,) = [block for block in blocks(PAGE) if block.language == "python"]
-    exec(compile(block.text, PAGE.name, "exec"), {})
-    assert capsys.readouterr().out == block.output
+    examples = [block for block in blocks(PAGE) if block.language == "python"]
+    assert len(examples) == 2
+    for block in examples:
+        exec(compile(block.text, PAGE.name, "exec"), {})
+        assert capsys.readouterr().out == block.output
 
 
 def test_every_call_in_the_table_is_one_of_the_store():
@@ -27,3 +30,11 @@ def test_every_call_in_the_table_is_one_of_the_store():
     }
     assert {"append", "truncate", "entries", "snapshot", "install_snapshot"} <= named
     assert named - set(dir(RaftStore)) - {"write"} == set()
+
+
+def test_every_piece_in_the_table_is_exported_and_has_the_calls():
+    table = PAGE.read_text().split("## The pieces alone")[1].split("\n\nThey take")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*) \|$", table, re.MULTILINE)
+    assert [name for name, _ in rows] == ["TokenFile", "IndexFile", "FileLog", "SnapshotFile", "StateFile"]
+    for name, calls in rows:
+        assert set(re.findall(r"`(\w+)`", calls)) <= set(dir(getattr(store, name)))

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from flintlog.cli.rows import row_chunks
+from flintlog.errors import DamageError
 
 
 def batches(*sizes):
@@ -31,3 +32,16 @@ def test_batches_behind_the_limit_are_not_read():
         raise AssertionError("read on")
 
     assert sum(len(chunk) for chunk in row_chunks(failing(), 5)) == 5
+
+
+@pytest.mark.parametrize("size", [1, 1024, 1500])
+def test_the_rows_before_an_error_come_first(size):
+    def damaged():
+        yield from batches(size)
+        raise DamageError("no record begins here", code="record")
+
+    seen = []
+    with pytest.raises(DamageError):
+        for chunk in row_chunks(damaged()):
+            seen += chunk
+    assert [row["n"] for row in seen] == list(range(size))

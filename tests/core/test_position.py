@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintlog.core.position import parse_position, position_json
+from flintlog.core.position import parse_position, position_json, span
 from flintlog.errors import UsageError
 
 
@@ -31,3 +31,7 @@ def test_a_single_number_stands_for_itself_in_json():
 def test_positions_compare_in_log_order():
     assert (9,) < (10,)
     assert parse_position("2,100") < parse_position("3,1")
+
+
+def test_a_span_of_one_position_is_told_once():
+    assert (span(6, 6), span(6, 9)) == ("6", "6 to 9")

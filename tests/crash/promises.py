@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -23,7 +23,29 @@ from flintlog.testing import (
 from flintlog.testing.crash import PAGE_BYTES
 from flintlog.testing.explore import distinct_images
 
+Step = TypeVar("Step")
+Shown = TypeVar("Shown")
 Note = Callable[[str, object], None]
+
+
+def judge(
+    observed: Shown,
+    issued: Sequence[Step],
+    acknowledged: Sequence[Step],
+    *,
+    start: Shown,
+    after: Callable[[Shown, Step], Shown],
+    between: Callable[[Shown, Step], set[Shown]],
+) -> str | None:
+    """Is this what the acknowledged steps make, some of the issued ones behind them, or the midst of one?"""
+    allowed = set()
+    reached = start
+    for at, step in enumerate(issued):
+        if at >= len(acknowledged):
+            allowed |= {reached} | between(reached, step)
+        reached = after(reached, step)
+    allowed.add(reached)
+    return None if observed in allowed else f"{observed} is none of {allowed}"
 
 
 def scenarios_of(suites: Sequence[Suite]) -> list[Any]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tests.crash.promises import judge
+
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.dialects.taskflux.store import ReplicaLog
@@ -109,14 +111,7 @@ class ReplicaOracle:
             return shown(log)
 
     def check(self, observed: Node, issued: Sequence[Step], acknowledged: Sequence[Step]) -> str | None:
-        node = Node()
-        allowed = set()
-        for at, step in enumerate(issued):
-            if at >= len(acknowledged):
-                allowed |= {node} | between(node, step)
-            node = after(node, step)
-        allowed.add(node)
-        return None if observed in allowed else f"{observed} is none of {allowed}"
+        return judge(observed, issued, acknowledged, start=Node(), after=after, between=between)
 
     def extend(self, disk: Disk, observed: Node) -> Node:
         with ReplicaLog(ROOT, disk=disk, reserve_bytes=0) as log:

@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.crash import promises, zmqraft_log, zmqraft_peer, zmqraft_upkeep
+from tests.crash import promises, zmqraft_log, zmqraft_peer, zmqraft_tokens, zmqraft_upkeep
 
 from flintlog import RaftStore
-from flintlog.dialects.zmqraft.store import file_log, index_file, raft_store, snapshot_file, state_file
+from flintlog.dialects.zmqraft.store import (
+    file_log,
+    index_file,
+    raft_store,
+    snapshot_file,
+    state_file,
+    token_file,
+)
 from flintlog.disk import disk
 from flintlog.testing import kill_rounds
 
-SUITES = (zmqraft_peer.SUITE, zmqraft_log.SUITE, zmqraft_upkeep.COMPACT, zmqraft_upkeep.REPAIR)
+SUITES = (
+    zmqraft_peer.SUITE,
+    zmqraft_log.SUITE,
+    zmqraft_tokens.SUITE,
+    zmqraft_upkeep.COMPACT,
+    zmqraft_upkeep.SNAPSHOT,
+    zmqraft_upkeep.REPAIR,
+    zmqraft_upkeep.REPAIR_COVERED,
+)
 IMAGES_MIN = 5_000
 
 
@@ -31,7 +46,7 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, file_log, index_file, raft_store, snapshot_file, state_file)
+    modules = (disk, file_log, index_file, raft_store, snapshot_file, state_file, token_file)
     promises.assert_every_sync_is_needed(SUITES, modules, record_property)
 
 

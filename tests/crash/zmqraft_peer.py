@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.crash.promises import judge
+
 from flintlog.dialects.zmqraft.files import list_files
 from flintlog.dialects.zmqraft.layout import TABLE_OFFSET, Entry, index_path
 from flintlog.dialects.zmqraft.scan import read_table
@@ -123,14 +125,7 @@ class PeerOracle:
         return peer
 
     def check(self, observed: Peer, issued: Sequence[Step], acknowledged: Sequence[Step]) -> str | None:
-        peer = Peer()
-        allowed = set()
-        for at, step in enumerate(issued):
-            if at >= len(acknowledged):
-                allowed |= {peer} | between(peer, step)
-            peer = after(peer, step)
-        allowed.add(peer)
-        return None if observed in allowed else f"{observed} is none of {allowed}"
+        return judge(observed, issued, acknowledged, start=Peer(), after=after, between=between)
 
     def extend(self, disk: Disk, observed: Peer) -> Peer:
         with opened(disk) as store:

@@ -1,17 +1,20 @@
-"""Crash scenarios of upkeep: compaction and repair finish, or leave what was there."""
+"""Crash scenarios of upkeep: snapshot, compaction and repair finish, or leave what was there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.crash.zmqraft_peer import NOW, ROOT, Peer, opened, shown
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.dialect import GivenState, no_progress
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
 from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
+from flintlog.dialects.zmqraft.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
+from flintlog.errors import DamageError
 from flintlog.testing import History, Scenario, Suite
 
 DATAS = [b"entry %d" % number * 3 for number in range(14)]
@@ -52,6 +55,12 @@ def damaged_everywhere(disk: Disk, history: History[str]) -> None:
         file.pwrite(b"\xc1", file.size())
 
 
+def damaged_below_the_snapshot(disk: Disk, history: History[str]) -> None:
+    """The header of a file that the snapshot covers: it opens no more, and nothing in it is needed."""
+    written_with_snapshot(disk, history)
+    _poke(disk, index_path(4), 0, b"not a token")
+
+
 def _poke(disk: Disk, name: str, offset: int, data: bytes) -> None:
     with disk.open(f"{ROOT}/{name}", "write") as file:
         file.pwrite(data, offset)
@@ -63,28 +72,72 @@ def compact(disk: Disk, history: History[str]) -> None:
     history.acknowledge("compact")
 
 
+def snapshot(disk: Disk, history: History[str]) -> None:
+    history.issue("snapshot")
+    given = GivenState("a file", None, lambda: iter([b"sta", b"te"]))
+    plan_snapshot(disk, ROOT, COVERED, given).apply()
+    history.acknowledge("snapshot")
+
+
 def repair(disk: Disk, history: History[str]) -> None:
     history.issue("repair")
     plan_repair(disk, ROOT, lambda: NOW).apply()
     history.acknowledge("repair")
 
 
-class CompactOracle:
-    """The peer is the same whether the files are gone or not."""
+ALL_ENTRIES = tuple((1, data) for data in DATAS)
+WITHOUT_SNAPSHOT = Peer(1, "me", 0, (0, 0, b""), ALL_ENTRIES)
+WITH_SNAPSHOT = Peer(1, "me", 0, (COVERED, 1, b"state"), ALL_ENTRIES[COVERED:])
+
+
+class SameOracle:
+    """The peer is one of those given; the last of them once the verb returned."""
+
+    def __init__(self, *allowed: Peer) -> None:
+        self._allowed = allowed
 
     def recover(self, disk: Disk) -> Peer:
         with opened(disk) as store:
             return shown(store)
 
     def check(self, observed: Peer, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
-        entries = tuple((1, data) for data in DATAS[COVERED:])
-        expected = Peer(1, "me", 0, (COVERED, 1, b"state"), entries)
-        return None if observed == expected else f"{observed} is not {expected}"
+        allowed = self._allowed[-1:] if acknowledged else self._allowed
+        return None if observed in allowed else f"{observed} is none of {allowed}"
 
     def extend(self, disk: Disk, observed: Peer) -> Peer:
         with opened(disk) as store:
             store.append([Entry(2, b"one more")])
         return Peer(1, "me", 0, observed.snapshot, (*observed.entries, (2, b"one more")))
+
+
+class CoveredOracle:
+    """Refused as before, or repaired with nothing lost; every original entry is kept or still in its place."""
+
+    def recover(self, disk: Disk) -> tuple[Peer | None, bool]:
+        try:
+            with opened(disk) as store:
+                return shown(store), _kept(disk)
+        except DamageError:
+            return None, _kept(disk)
+
+    def check(
+        self, observed: tuple[Peer | None, bool], issued: Sequence[str], acknowledged: Sequence[str]
+    ) -> str | None:
+        peer, kept = observed
+        if not kept:
+            return "an original entry is gone"
+        if peer is None:
+            return "the repair was acknowledged and the directory refuses to open" if acknowledged else None
+        return None if peer == WITH_SNAPSHOT else f"{peer} is not {WITH_SNAPSHOT}"
+
+    def extend(self, disk: Disk, observed: tuple[Peer | None, bool]) -> tuple[Peer | None, bool]:
+        if observed[0] is None:
+            plan = plan_repair(disk, ROOT, lambda: NOW + 60)
+            assert not plan.lost
+            plan.apply()
+        with opened(disk) as store:
+            store.append([Entry(2, b"one more")])
+        return replace(WITH_SNAPSHOT, entries=(*WITH_SNAPSHOT.entries, (2, b"one more"))), True
 
 
 Observed = tuple[str, tuple[bytes, ...], bool]
@@ -134,8 +187,13 @@ def _contents(disk: Disk, directory: str) -> list[bytes]:
 
 COMPACT = Suite(
     "tests.crash.zmqraft_upkeep:COMPACT",
-    CompactOracle(),
+    SameOracle(WITH_SNAPSHOT),
     (Scenario("compact-verb", compact, prepare=written_with_snapshot, atomic_bytes=4),),
+)
+SNAPSHOT = Suite(
+    "tests.crash.zmqraft_upkeep:SNAPSHOT",
+    SameOracle(WITHOUT_SNAPSHOT, WITH_SNAPSHOT),
+    (Scenario("given-snapshot-verb", snapshot, prepare=written, atomic_bytes=4),),
 )
 REPAIR = Suite(
     "tests.crash.zmqraft_upkeep:REPAIR",
@@ -145,4 +203,9 @@ REPAIR = Suite(
         Scenario("repair-over-directories", repair, prepare=damaged_before_another_directory, atomic_bytes=4),
         Scenario("repair-all-files-of-a-peer", repair, prepare=damaged_everywhere, atomic_bytes=4),
     ),
+)
+REPAIR_COVERED = Suite(
+    "tests.crash.zmqraft_upkeep:REPAIR_COVERED",
+    CoveredOracle(),
+    (Scenario("repair-below-the-snapshot", repair, prepare=damaged_below_the_snapshot, atomic_bytes=4),),
 )

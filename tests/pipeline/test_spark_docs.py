@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from flintlog.core.dialect import dialect
 from flintlog.core.entries import COMMON_FIELDS
-from flintlog.dialects.taskflux.tables import STATE_SCHEMA
 from flintlog.pipeline import options
 
 pytestmark = pytest.mark.spark
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+DOCUMENTED = ("taskflux", "zmqraft")
 
 
 def blocks(language):
@@ -53,6 +55,7 @@ def test_the_tables_name_every_option_and_column():
     assert first_column("Columns of `entries`") == [
         "source",
         *(field.name for field in COMMON_FIELDS),
-        "taskflux",
+        *DOCUMENTED,
     ]
-    assert first_column("Columns of `state`") == ["source", *STATE_SCHEMA.names]
+    for name in DOCUMENTED:
+        assert first_column(f"Columns of `state`: {name}") == ["source", *dialect(name).state_schema().names]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.golden_cases import materialise
-from tests.zmqraft.recorded import DAMAGED
 
-from flintlog.dialects.zmqraft.layout import index_path
+from flintlog import RaftStore
+from flintlog.dialects.zmqraft.layout import Entry, index_path
 
 FEW, MANY, PRUNED = "01_few", "03_multi_files", "11_snapshot_pruned"
 STREAM, STATE = "12_snapshot_stream", "14_persistence_many"
@@ -94,9 +95,110 @@ MADE: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
+def with_snapshot(peer: Path) -> None:
+    """Files of four entries; the snapshot covers the first two and a part of the third."""
+    with RaftStore(peer, capacity=4) as store:
+        store.append([Entry(1, b"entry %d" % number) for number in range(14)])
+        store.snapshot(9, b"state", prune=False)
+
+
+def left_over(peer: Path) -> None:
+    with_snapshot(peer)
+    (peer / index_path(4)).unlink()
+
+
+def closed_in_part(peer: Path) -> None:
+    """The bytes ran out; the size has shrunk, the capacity has not, the next file is not yet there."""
+    with RaftStore(peer, capacity=8, data_size_max=200) as store:
+        store.append([Entry(1, bytes(20))] * 5)
+    (peer / index_path(5)).unlink()
+    poke(ONE, 12, struct.pack("<I", 7))(peer)
+
+
+def overlapping(peer: Path) -> None:
+    """The second file says that it begins three indexes earlier."""
+    path = peer / index_path(5)
+    (peer / index_path(8)).rename(path)
+    poke(index_path(5), 16, b"\x05")(peer)
+
+
+def terms(*terms: int, **state: int) -> Callable[[Path], None]:
+    def make(peer: Path) -> None:
+        with RaftStore(peer) as store:
+            store.append([Entry(term, b"data") for term in terms])
+            store.set_hard_state(**state)
+
+    return make
+
+
+def too_large(peer: Path) -> None:
+    terms(1, term=1)(peer)
+    with (peer / "state.pers").open("r+b") as file:
+        file.truncate((64 << 20) + 1)
+
+
+def golden(case: str, *damages: Callable[[Path], None]) -> Callable[[Path], None]:
+    """A directory of the original, or one made from it, with more done to it."""
+
+    def make(peer: Path) -> None:
+        shutil.copytree(lay_out(case, peer.parent / "laid"), peer)
+        for damage in damages:
+            damage(peer)
+
+    return make
+
+
+BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
+    ("torn-state", golden("d32_pers_torn_last")),
+    ("torn-state", golden("d36_pers_zero_tail")),
+    ("unfinished-close", closed_in_part),
+    ("empty-file", golden("d21_empty_last_prev_not_full")),
+    ("empty-file", golden("d46_stuck_at_the_size_limit")),
+    ("leftover", left_over),
+    ("log-superseded", golden("d47_crash_between_snap_and_log_rename")),
+    ("log-missing", golden("d31_log_missing")),
+    ("snapshot-missing", golden("d28_snap_missing_full_log")),
+    ("index-short", golden("d01_header_cut")),
+    ("index-short", golden("d03_offset_table_cut")),
+    ("index-token", golden("d15_wrong_magic")),
+    ("index-version", golden("d16_wrong_version")),
+    ("index-capacity", golden("d18_capacity_mismatch")),
+    ("index-first", golden("d17_index_mismatch")),
+    ("index-marker", golden("d05_itmz_cut")),
+    ("index-offsets", golden("d06_offsets_non_monotonic")),
+    ("index-offsets", golden("d07_offsets_equal")),
+    ("entry-missing", golden("d08_offset_huge_last")),
+    ("entry-missing", golden("d10_last_entry_header_missing")),
+    ("entry-short", golden(FEW, slot(1, 0, 10))),
+    ("entry-term", golden("d19_entry_term_too_big")),
+    ("log-start", golden("d13_first_file_missing")),
+    ("log-gap", golden("d12_middle_file_missing")),
+    ("log-gap", golden("d14_middle_file_not_full")),
+    ("log-overlap", golden(MANY, overlapping)),
+    ("snapshot-short", golden("d24_snap_header_cut")),
+    ("snapshot-token", golden("d26_snap_magic")),
+    ("snapshot-version", golden(FEW, poke("snap", 8, b"\x02"))),
+    ("snapshot-version", golden(PRUNED, poke("snap", 8, b"\x02"))),
+    ("snapshot-number", golden(PRUNED, poke("snap", 12, b"\xff" * 8))),
+    ("snapshot-marker", golden(PRUNED, cut("snap", 98))),
+    ("snapshot-size", golden("d22_snap_short")),
+    ("snapshot-size", golden("d23_snap_long")),
+    ("state-format", golden("d34_pers_garbage_tail_c1")),
+    ("state-record", golden("d35_pers_scalar_tail")),
+    ("state-record", golden("d38_pers_bad_type")),
+    ("state-size", too_large),
+    ("state-array", golden("d39_pers_array_tail")),
+    ("term-order", terms(3, 2, term=3)),
+    ("term-behind", terms(3)),
+    ("applied-beyond", terms(1, term=1, applied=2)),
+    ("scratch", golden("d40_tmp_leftovers")),
+    ("foreign", golden("d41_foreign_names")),
+)
+
+
 def lay_out(case: str, tmp_path: Path) -> Path:
-    """A writable copy of a damaged directory."""
-    if case in DAMAGED:
+    """A writable copy of a golden directory, or of one that is made damaged here."""
+    if case not in MADE:
         return materialise(case, tmp_path, dialect="zmqraft")
     source, damage = MADE[case]
     peer = materialise(source, tmp_path, dialect="zmqraft")

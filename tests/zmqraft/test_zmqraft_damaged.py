@@ -188,7 +188,7 @@ def test_repair_keeps_the_originals_and_ends_clean_or_refuses(case, tmp_path):
 @pytest.mark.parametrize(
     ("case", "lost"),
     [
-        ("d09_last_entry_data_cut", ("index 5 to 5",)),
+        ("d09_last_entry_data_cut", ("index 5",)),
         ("d06_offsets_non_monotonic", ("index 3 on, to the end of the log",)),
         ("d12_middle_file_missing", ("index 24 to 50",)),
         ("d14_middle_file_not_full", ("index 23 to 50",)),

@@ -18,6 +18,7 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "dump": ("One object per entry", contract.ENTRY_FIELDS),
     "repair": ("One object", contract.PLAN_FIELDS),
     "snapshot": ("One object", contract.PLAN_FIELDS),
+    "compact": ("One object", contract.PLAN_FIELDS),
     "migrate": ("One object", contract.PLAN_FIELDS),
 }
 

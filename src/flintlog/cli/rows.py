@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flintlog.errors import FlintlogError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -15,9 +17,22 @@ _ROWS_MAX = 1024
 
 
 def row_chunks(batches: Iterable[pa.RecordBatch], limit: int | None = None) -> Iterator[list[Row]]:
-    """The first `limit` rows in lists of 1,024, whatever the size of the batches."""
-    rows = itertools.islice(_rows(batches), limit)
-    while chunk := list(itertools.islice(rows, _ROWS_MAX)):
+    """The first `limit` rows in lists of 1,024, whatever the size of the batches.
+
+    An error is raised behind the rows that come before it: they are what the operator wants to see.
+    """
+    chunk: list[Row] = []
+    try:
+        for row in itertools.islice(_rows(batches), limit):
+            chunk.append(row)
+            if len(chunk) == _ROWS_MAX:
+                yield chunk
+                chunk = []
+    except FlintlogError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
         yield chunk
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
 
 from flintlog.cli.output import Output
 from flintlog.cli.verb import LogDirectory, Verb, position
+from flintlog.core.dialect import GivenState
 from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
-from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, RefusedError
+from flintlog.disk import Disk
+from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, DiskError, RefusedError, UsageError
+
+_STANDARD_INPUT = "-"
+_CHUNK_BYTES = 8 << 20
 
 
 def _carry_out(plan: Plan, output: Output, *, apply: bool) -> None:
@@ -48,12 +55,49 @@ def _snapshot_options(parser: argparse.ArgumentParser) -> None:
         metavar="POSITION",
         help="the state at this position instead of the last one",
     )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        help="the state itself, where only the application knows it (zmqraft); - is the standard input",
+    )
     _dry_run_option(parser)
+
+
+def _given_state(name: str) -> GivenState:
+    """The state in a file, looked at before anything is planned with it."""
+    if name == _STANDARD_INPUT:
+        if sys.stdin.isatty():
+            raise UsageError("the standard input is a terminal", advice="Pipe the state to --data -")
+        return GivenState("the standard input", None, _standard_input)
+    disk = Disk()
+    path = disk.resolve(name)
+    found = disk.stat(path)
+    if found is None or found.is_directory:
+        raise UsageError("no file with a state stands here", file=path, advice="Check the path of --data")
+    try:
+        with disk.open(path) as file:
+            file.pread(1, 0)  # also of an empty one: a pipe would look like an empty file
+    except DiskError as error:
+        raise UsageError(
+            f"the state cannot be read here: {error.message}", file=path, advice="Pipe it to --data -"
+        ) from error
+
+    def chunks() -> Iterator[bytes]:
+        with disk.open(path) as file:
+            yield from file.chunks(0, file.size())
+
+    return GivenState(path, found.size, chunks)
+
+
+def _standard_input() -> Iterator[bytes]:
+    while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
+        yield chunk
 
 
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of)
+    given = None if arguments.data is None else _given_state(arguments.data)
+    plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of, given)
     _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
@@ -98,12 +142,15 @@ SNAPSHOT = Verb(
     summary="write the state to a snapshot, drop what it covers",
     description=(
         "Writes the live state to a snapshot and removes the files that it makes superfluous. Everything up "
-        "to the position counts as agreed: on a replica, give --as-of a position that is committed."
+        "to the position counts as agreed: on a replica, give --as-of a position that is committed. Where only "
+        "the application knows what the entries mean (zmqraft), it writes its state to a file, and --as-of says "
+        "which index the file is of; the log goes on behind it."
     ),
     examples=(
         "flintlog snapshot queues --dry-run",
         "flintlog snapshot queues",
         "flintlog snapshot queues --as-of 500",
+        "flintlog snapshot peer --as-of 500 --data state.bin",
     ),
     add_options=_snapshot_options,
     run=_snapshot,

@@ -59,6 +59,15 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenState:
+    """A state that only the application knows, handed in for a snapshot: where it comes from, and its bytes."""
+
+    name: str
+    size: int | None  # None: known when it was read
+    chunks: Callable[[], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
 class ByteField:
     """One field of a file for `dump --hex`: where it stands, its bytes, its name and what it means."""
 
@@ -104,8 +113,13 @@ class Dialect(Protocol):
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         """What would make the directory open again, and what that gives up."""
 
-    def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
-        """Write the state, now or at a position, to a snapshot and drop what it makes superfluous."""
+    def plan_snapshot(
+        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+    ) -> Plan:
+        """Write the state, now or at a position, to a snapshot and drop what it makes superfluous.
+
+        `given` is the state of a dialect whose entries mean something to the application only.
+        """
 
     def plan_compact(self, disk: Disk, path: str) -> Plan:
         """Drop what the newest snapshot, or the one written for it, makes superfluous."""
@@ -150,6 +164,7 @@ __all__ = [
     "Dialect",
     "EntryQuery",
     "Finding",
+    "GivenState",
     "Inventory",
     "Plan",
     "Progress",

@@ -40,7 +40,7 @@ class Draft:
         with keeper:
             for act in self.actions:
                 act(keeper)
-        return f"repaired; the original files are in {keeper.directory}"
+        return f"repaired; the original files are in {keeper.directory}" if keeper.has_kept else "repaired"
 
 
 def kept_name(now: float, findings: Sequence[Finding]) -> str:
@@ -59,6 +59,7 @@ class Keeper:
         self._scratch = scratch
         self._lock_place = (lock, lock_mode)
         self._lock: File | None = None
+        self.has_kept = False
 
     def __enter__(self) -> Keeper:
         self._lock = take_lock(self.disk, *self._lock_place, self.root)
@@ -85,6 +86,7 @@ class Keeper:
         self.disk.make_directory(posixpath.dirname(target))
         with self.open(name) as source:
             self._publish(target, source.chunks(0, source.size()))
+        self.has_kept = True
 
     def open(self, name: str) -> File:
         """A file of the directory, to read."""

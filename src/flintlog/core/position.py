@@ -18,6 +18,11 @@ def position_json(position: Position | None) -> int | list[int] | None:
     return position[0] if len(position) == 1 else list(position)
 
 
+def span(first: int, last: int) -> str:
+    """Positions from `first` to `last` as a person reads them."""
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
 def parse_position(text: str) -> Position:
     """A position as a person types it: `17`, or `3,17` where it has several parts."""
     try:

@@ -164,6 +164,10 @@ class Disk:
         """Return when the names in this directory are on the device."""
         _retried("fsync of directory", path, self.kernel.sync_directory, path)
 
+    def pause(self, seconds: float) -> None:
+        """Let other processes go on with what they are doing to these files."""
+        self.kernel.pause(seconds)
+
     def make_directory(self, path: str) -> None:
         """Make a directory and its ancestors, durable on return."""
         self.make_passing_directory(path)

@@ -13,6 +13,7 @@ import mmap
 import os
 import stat
 import sys
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +46,7 @@ class Kernel(Protocol):
     def link(self, source: str, target: str) -> None: ...
     def unlink(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
+    def pause(self, seconds: float) -> None: ...
 
 
 class LocalKernel:
@@ -110,6 +112,9 @@ class LocalKernel:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 def _stat(result: os.stat_result) -> Stat:

@@ -151,9 +151,12 @@ def _data_picks(device: Device, torn_bytes: int, atomic_bytes: int) -> Iterator[
     if not writes:
         return
     yield Pick("zero")
-    for call in writes:
-        yield Pick("zero", call, 0)
     newest = max(writes)
+    for call, write in writes.items():
+        yield Pick("zero", call, 0)
+        if call != newest:  # a later write of the same file may arrive while this one has holes
+            for at in _sectors(write, PAGE_BYTES):
+                yield Pick("zero", call, at)
     if torn_bytes:
         yield from _tears(newest, writes[newest], torn_bytes, atomic_bytes, alone=len(pending) == 1)
     else:
@@ -165,12 +168,11 @@ def _data_picks(device: Device, torn_bytes: int, atomic_bytes: int) -> Iterator[
 
 def _tears(call: int, write: Write, torn_bytes: int, atomic_bytes: int, *, alone: bool) -> Iterator[Pick]:
     size = len(write.data)
-    sectors = range(-write.offset % SECTOR_BYTES or SECTOR_BYTES, size, SECTOR_BYTES)
     for at in range(-write.offset % atomic_bytes or atomic_bytes, min(size, torn_bytes), atomic_bytes):
         yield Pick("torn", call, at)
         if not alone:
             yield Pick("only", call, at)
-    for at in sectors:
+    for at in _sectors(write, size):
         if at >= torn_bytes:
             yield Pick("torn", call, at)
         yield Pick("zero", call, at)
@@ -178,6 +180,12 @@ def _tears(call: int, write: Write, torn_bytes: int, atomic_bytes: int, *, alone
         pages = range(-write.offset % PAGE_BYTES, size, PAGE_BYTES)
         for at in sorted({0, pages[0], pages[len(pages) // 2]}):
             yield Pick("hole", call, at)
+
+
+def _sectors(write: Write, upto: int) -> range:
+    """Where sectors of the device begin inside a write."""
+    first = -write.offset % SECTOR_BYTES or SECTOR_BYTES
+    return range(first, min(len(write.data), upto), SECTOR_BYTES)
 
 
 class _Files:

@@ -138,6 +138,9 @@ class FaultyKernel:
     def list(self, path: str) -> list[str]:
         return self._do("list", self._kernel.list, path)
 
+    def pause(self, seconds: float) -> None:
+        self._kernel.pause(seconds)
+
     def mkdir(self, path: str) -> None:
         self._do("mkdir", self._kernel.mkdir, path)
 

@@ -208,6 +208,9 @@ class MemoryKernel:
                 raise _error(errno.EISDIR, path)
             self._rebind(Unlink(path, directory, name))
 
+    def pause(self, seconds: float) -> None:
+        """Nobody else is on this machine, so nothing is to be waited for."""
+
     def sync_directory(self, path: str) -> None:
         directory = self._find_directory(path)
         site, elided = self._site()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -72,7 +72,9 @@ class Limestone:
 
         return refuse("repair", path)
 
-    def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
+    def plan_snapshot(
+        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+    ) -> Plan:
         from flintlog.dialects.limestone.upkeep.refusals import refuse
 
         return refuse("snapshot", path)

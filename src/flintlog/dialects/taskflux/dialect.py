@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -76,9 +76,15 @@ class Taskflux:
 
         return plan_repair(disk, _data(disk, path))
 
-    def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
+    def plan_snapshot(
+        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+    ) -> Plan:
         from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot
 
+        if given is not None:
+            raise UsageError(
+                "the state of a taskflux log follows from its entries", advice="Leave --data out"
+            )
         return plan_snapshot(disk, _data(disk, path), as_of[0] if as_of else None)
 
     def plan_compact(self, disk: Disk, path: str) -> Plan:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from flintlog.core.dialect import ByteField, EntryQuery, Split
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.taskflux import explain as fields
 from flintlog.dialects.taskflux import files, tables
 from flintlog.dialects.taskflux.files import Segment, SegmentFile
@@ -79,7 +80,7 @@ def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
         raise Finding(
             Severity.CORRUPT,
             "segment-gap",
-            f"LSN {segment.last + 1} to {split.last} are missing behind this segment",
+            f"missing behind this segment: LSN {span(segment.last + 1, split.last)}",
             split.file,
             segment.end,
             f"LSN {split.last}",

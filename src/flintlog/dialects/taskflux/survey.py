@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import (
     HEADER_DAMAGED,
@@ -282,12 +283,10 @@ def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> No
     if following.first - 1 <= result.base.index:
         return
     if following.first > expected:
-        code, message = (
-            "segment-gap",
-            f"LSN {expected} to {following.first - 1} are missing before this segment",
-        )
+        missing = span(expected, following.first - 1)
+        code, message = "segment-gap", f"missing before this segment: LSN {missing}"
     else:
-        code, message = "segment-overlap", f"LSN {following.first} to {expected - 1} stand in two segments"
+        code, message = "segment-overlap", f"in two segments: LSN {span(following.first, expected - 1)}"
     result.findings.append(
         Finding(
             Severity.CORRUPT,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
 from flintlog.dialects.zmqraft import files
 from flintlog.disk import Disk
-from flintlog.errors import NotALogError, UsageError
+from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,19 +64,19 @@ class Zmqraft:
     def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
         from flintlog.dialects.zmqraft import entries
 
-        if as_of is not None and len(as_of) != 1:
-            raise UsageError("a zmqraft position is one index")
-        return entries.state(disk, _peer(disk, path), as_of[0] if as_of else None)
+        return entries.state(disk, _peer(disk, path), _index(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
 
         return plan_repair(disk, _peer(disk, path))
 
-    def plan_snapshot(self, disk: Disk, path: str, as_of: Position | None = None) -> Plan:
-        from flintlog.dialects.zmqraft.upkeep.refusals import refuse_snapshot
+    def plan_snapshot(
+        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+    ) -> Plan:
+        from flintlog.dialects.zmqraft.upkeep.snapshot import plan_snapshot
 
-        return refuse_snapshot(_peer(disk, path))
+        return plan_snapshot(disk, _peer(disk, path), _index(as_of), given)
 
     def plan_compact(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
@@ -84,9 +84,18 @@ class Zmqraft:
         return plan_compact(disk, _peer(disk, path))
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
-        from flintlog.dialects.zmqraft.upkeep.refusals import refuse_convert
+        why = "zmqraft has one edition only"
 
-        return refuse_convert(_peer(disk, path))
+        def apply() -> str:
+            raise RefusedError(why, file=path)
+
+        return Plan("migrate", self.name, _peer(disk, path), (), apply, refusal=why)
+
+
+def _index(position: Position | None) -> int | None:
+    if position is not None and len(position) != 1:
+        raise UsageError("a zmqraft position is one index")
+    return position[0] if position else None
 
 
 def _peer(disk: Disk, path: str) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, EntryQuery, Split
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import explain as fields
 from flintlog.dialects.zmqraft import scan, tables
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
@@ -74,7 +75,7 @@ def _refuse_damage(table: Table, damage: Damage | None, split: Split, path: str)
         raise Finding(
             Severity.CORRUPT,
             "log-gap",
-            f"index {last + 1} to {split.last} are missing behind this file",
+            f"missing behind this file: index {span(last + 1, split.last)}",
             split.file,
             None,
             f"index {split.last}",

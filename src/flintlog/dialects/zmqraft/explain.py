@@ -10,6 +10,7 @@ from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
 from flintlog.dialects.zmqraft.tables import WORDS
 
 _BYTES_SHOWN = 64
+_DATA_SHOWN = 1024
 
 
 def explain_head(view: memoryview, table: Table, file: str, chosen: Entries) -> Iterator[ByteField]:
@@ -37,22 +38,18 @@ def explain_head(view: memoryview, table: Table, file: str, chosen: Entries) -> 
 
 
 def _explain_segments(view: memoryview, table: Table, file: str) -> Iterator[ByteField]:
-    at = lay.TABLE_OFFSET + lay.SLOT_SIZE * table.capacity
-    while at < table.data_start:
-        token = bytes(view[at : at + 4])
-        length = int.from_bytes(view[at + 4 : at + 8], "little")
-        yield ByteField(file, at, token, "token", _token_meaning(token))
-        yield ByteField(file, at + 4, bytes(view[at + 4 : at + 8]), "length", f"{length} bytes")
-        at += lay.TOKEN_HEADER_SIZE
-        end = at + lay.round_up(length)
-        if length and end <= table.data_start:
-            facts = lay.decode_meta(view, at - lay.TOKEN_HEADER_SIZE, end) if token == lay.META_TOKEN else {}
+    def field(begin: int, end: int, name: str, meaning: str) -> ByteField:
+        return ByteField(file, begin, bytes(view[begin:end]), name, meaning)
+
+    for found in lay.segments_in(view[: table.data_start], lay.TABLE_OFFSET + lay.SLOT_SIZE * table.capacity):
+        yield field(found.head, found.head + 4, "token", _token_meaning(found.token))
+        yield field(found.head + 4, found.offset, "length", f"{found.length} bytes")
+        if found.length:
+            facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
             meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
-            yield ByteField(file, at, bytes(view[at : at + min(length, 1024)]), "data", meaning)
-            if end > at + length:
-                padding = bytes(view[at + length : end])
-                yield ByteField(file, at + length, padding, "padding", "zeros up to a multiple of 4")
-        at = end
+            yield field(found.offset, found.offset + min(found.length, _DATA_SHOWN), "data", meaning)
+        if found.following > found.end:
+            yield field(found.end, found.following, "padding", "zeros up to a multiple of 4")
 
 
 def _token_meaning(token: bytes) -> str:

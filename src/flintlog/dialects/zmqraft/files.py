@@ -11,7 +11,7 @@ from flintlog.core.keeper import KEPT_DIRECTORY
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
-from flintlog.disk import Disk
+from flintlog.disk import Disk, File, Stat
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
 
@@ -49,7 +49,7 @@ def locate(disk: Disk, path: str) -> str | None:
         and disk.read(posixpath.join(path, lay.SNAPSHOT_FILE), 4) == lay.SNAPSHOT_TOKEN
     ):
         return path
-    if lay.LOG_DIRECTORY in names and any(index_files(disk, path)):
+    if lay.LOG_DIRECTORY in names and has_index_files(disk, path):
         return path
     return None
 
@@ -70,18 +70,40 @@ def list_files(disk: Disk, path: str) -> Listing:
             scratch.append(name)
         else:
             foreign.append(name)
-    found_files = sorted(index_files(disk, path), key=lambda file: file.first)
-    foreign += _foreign_in_log(disk, path, {file.name for file in found_files}, scratch)
-    return Listing(path, tuple(found_files), sizes, tuple(history), tuple(scratch), tuple(foreign))
-
-
-def index_files(disk: Disk, path: str) -> Iterator[IndexName]:
-    """The index files, wherever their directories and names are those of one."""
+    in_log = []
     for name in _names_in_log(disk, path):
-        first = lay.parse_index_path(name)
         found = disk.stat(posixpath.join(path, name))
-        if first is not None and first <= lay.NUMBER_MAX and found is not None and not found.is_directory:
-            yield IndexName(name, first, found.size)
+        if found is None:
+            continue  # removed while we look
+        if (file := _index_name(name, found)) is not None:
+            in_log.append(file)
+        elif _is_index_scratch(name):
+            scratch.append(name)
+        else:
+            foreign.append(name)
+    in_log.sort(key=lambda file: file.first)
+    return Listing(path, tuple(in_log), sizes, tuple(history), tuple(scratch), tuple(foreign))
+
+
+def has_index_files(disk: Disk, path: str) -> bool:
+    """Is there a file whose directories and name are those of an index file?"""
+    for name in _names_in_log(disk, path):
+        found = disk.stat(posixpath.join(path, name))
+        if found is not None and _index_name(name, found) is not None:
+            return True
+    return False
+
+
+def _index_name(name: str, found: Stat) -> IndexName | None:
+    first = lay.parse_index_path(name)
+    if first is None or first > lay.NUMBER_MAX or found.is_directory:
+        return None
+    return IndexName(name, first, found.size)
+
+
+def _is_index_scratch(name: str) -> bool:
+    stem = name.partition(".tmp-")[0]
+    return lay.parse_index_path(stem) is not None and lay.is_scratch(name, stem)
 
 
 def leaf_directories(disk: Disk, path: str) -> list[str]:
@@ -103,22 +125,14 @@ def _names_in_log(disk: Disk, path: str) -> Iterator[str]:
             yield f"{directory}/{name}"
 
 
-def _foreign_in_log(disk: Disk, path: str, known: set[str], scratch: list[str]) -> list[str]:
-    odd = []
-    for name in _names_in_log(disk, path):
-        if name in known:
-            continue
-        stem = name.partition(".tmp-")[0]
-        if lay.parse_index_path(stem) is not None and lay.is_scratch(name, stem):
-            scratch.append(name)
-        else:
-            odd.append(name)
-    return odd
-
-
 def read_snapshot_file(disk: Disk, path: str, name: str) -> SnapshotHead:
     """The head of a snapshot file."""
     with disk.open(posixpath.join(path, name)) as file:
-        size = file.size()
-        head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
-        return scan.read_snapshot_head(head, size, name)
+        return read_snapshot_head(file)
+
+
+def read_snapshot_head(file: File) -> SnapshotHead:
+    """The same of an open file."""
+    size = file.size()
+    head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
+    return scan.read_snapshot_head(head, size, posixpath.basename(file.path))

@@ -35,8 +35,9 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -50,6 +51,7 @@ META_TOKEN = b"META"
 ENTRIES_TOKEN = b"ITMZ"
 SNAPSHOT_TOKEN = b"SNAP"
 DATA_TOKEN = b"DATA"
+MARKERS = (ENTRIES_TOKEN, DATA_TOKEN)  # the last token; behind it stands what is no segment
 TOKEN_HEADER_SIZE = 8
 
 INDEX_HEADER = struct.Struct("<4sIIIQ")  # token, size, version, capacity, first index
@@ -94,8 +96,7 @@ def is_scratch(entry: str, name: str) -> bool:
     return entry.startswith(name) and SCRATCH.fullmatch(entry, len(name)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of the log."""
 
     term: int
@@ -117,6 +118,13 @@ def check_number(word: str, value: int, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= NUMBER_MAX:
         raise UsageError(f"{word} {value!r} is not a whole number from {least} to 2^53 - 1")
     return value
+
+
+def as_bytes(word: str, data: bytes | bytearray | memoryview) -> memoryview:
+    """Data that is bytes; anything else is refused before something is written."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise UsageError(f"{word} is {type(data).__name__}, not bytes", advice="Encode it first")
+    return memoryview(data).cast("B")
 
 
 def decode_entry(raw: bytes | memoryview) -> Entry:
@@ -141,8 +149,49 @@ def round_up(size: int) -> int:
     return -(-size // 4) * 4
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment of a token file: where its data begins, and how long it says that it is."""
+
+    token: bytes
+    offset: int
+    length: int
+
+    @property
+    def head(self) -> int:
+        """Where its token stands."""
+        return self.offset - TOKEN_HEADER_SIZE
+
+    @property
+    def end(self) -> int:
+        """Where its data ends."""
+        return self.offset + self.length
+
+    @property
+    def following(self) -> int:
+        """Where the next segment begins."""
+        return self.offset + round_up(self.length)
+
+
+def walk_segments(head_at: Callable[[int], bytes | memoryview], at: int, size: int) -> Iterator[Segment]:
+    """The segments from `at` on, in a file of `size` bytes; `head_at` gives the 8 bytes at an offset.
+
+    The last one may reach beyond the file. Fewer bytes than a head at the file's end are no segment.
+    """
+    while at + TOKEN_HEADER_SIZE <= size:
+        head = head_at(at)
+        found = Segment(bytes(head[:4]), at + TOKEN_HEADER_SIZE, int.from_bytes(head[4:8], "little"))
+        yield found
+        at = found.following
+
+
+def segments_in(view: memoryview, at: int) -> Iterator[Segment]:
+    """The segments of a file from `at` on."""
+    return walk_segments(lambda head: view[head : head + TOKEN_HEADER_SIZE], at, len(view))
+
+
 def segment(token: bytes, data: bytes) -> bytes:
-    """A segment of a token file."""
+    """The bytes of a segment."""
     return token + struct.pack("<I", len(data)) + data + bytes(round_up(len(data)) - len(data))
 
 
@@ -187,14 +236,9 @@ def encode_snapshot_head(index: int, term: int, size: int) -> bytes:
     return SNAPSHOT_HEADER.pack(SNAPSHOT_TOKEN, SNAPSHOT_SEGMENT_SIZES[0], VERSION, index, term, size)
 
 
-def find_segment(view: memoryview, token: bytes, offset: int) -> tuple[int, int] | None:
-    """Data offset and length of the first segment with this token from `offset` on; None at the file's end."""
-    while offset + TOKEN_HEADER_SIZE <= len(view):
-        length = int.from_bytes(view[offset + 4 : offset + 8], "little")
-        if view[offset : offset + 4] == token:
-            return offset + TOKEN_HEADER_SIZE, length
-        offset += TOKEN_HEADER_SIZE + round_up(length)
-    return None
+def find_segment(view: memoryview, token: bytes, at: int) -> Segment | None:
+    """The first segment with this token from `at` on; None when the file ends before."""
+    return next((found for found in segments_in(view, at) if found.token == token), None)
 
 
 def decode_meta(view: memoryview, offset: int, end: int) -> dict[str, Any]:
@@ -203,7 +247,7 @@ def decode_meta(view: memoryview, offset: int, end: int) -> dict[str, Any]:
     if found is None:
         return {}
     try:
-        facts = msgpack.unpackb(view[found[0] : found[0] + found[1]])
+        facts = msgpack.unpackb(view[found.offset : found.end])
     except Exception:  # whatever stands there
         return {}
     return facts if isinstance(facts, dict) else {}

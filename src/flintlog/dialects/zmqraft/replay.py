@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.scan import SnapshotHead
 
@@ -52,7 +53,9 @@ def live_range(
     last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
     superseded = bool(files) and _is_superseded(files, last, snapshot, term_of)
     if superseded:
-        message = f"the snapshot at index {snapshot.index} is not of this log"
+        message = (
+            f"the snapshot at index {snapshot.index} is not of this log; opening keeps the log as log-<time>"
+        )
         findings = [_heal("log-superseded", message, files[0])]
     elif files and files[0] > snapshot.index + 1:
         findings.append(_start(files[0], snapshot.index))
@@ -119,9 +122,9 @@ def _start(first: int, covered: int) -> Finding:
 
 def _gap(first: int, expected: int) -> Finding:
     if expected < first:
-        code, message = "log-gap", f"index {expected} to {first - 1} are missing before this file"
+        code, message = "log-gap", f"missing before this file: index {span(expected, first - 1)}"
     else:
-        code, message = "log-overlap", f"index {first} to {expected - 1} stand in the file before, too"
+        code, message = "log-overlap", f"in the file before, too: index {span(first, expected - 1)}"
     return Finding(
         Severity.CORRUPT, code, message, lay.index_path(first), 16, f"index {expected}", f"index {first}"
     )

@@ -8,11 +8,12 @@ is none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding, Severity, damage_finding
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.errors import DamageError
 
@@ -112,7 +113,7 @@ def read_table(view: memoryview, first: int, *, newest: bool = True) -> Table | 
     if marker is None:
         message = "the file ends before its entries begin"
         return Damage("index-marker", message, len(view), "ITMZ", "the end of the file")
-    return Table(first, capacity, marker[0], ends, bool(np.any(slots[count:])))
+    return Table(first, capacity, marker.offset, ends, bool(np.any(slots[count:])))
 
 
 def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
@@ -161,14 +162,8 @@ def read_entries(
     lengths = stops - starts
     short = (lengths < lay.ENTRY_HEADER_SIZE) | (stops > len(view))
     good = int(np.argmax(short)) if short.any() else len(stops)
-    raw = np.frombuffer(view, np.uint8)
-    heads = (
-        raw[(starts[:good, None] + np.arange(12, 20)).ravel()].reshape(-1, 8)
-        if good
-        else np.empty((0, 8), np.uint8)
-    )
     # Type and term are eight bytes: as one number the type is the lowest byte and the term stands above it.
-    words = np.ascontiguousarray(heads).view("<u8").ravel() if good else np.empty(0, np.uint64)
+    words = _values_at(view, starts[:good] + lay.REQUEST_ID_SIZE, "<u8")
     terms = (words >> np.uint64(8)).astype(np.int64)
     damage = _entry_damage(table, begin + good, starts, stops, len(view), good) if good < len(stops) else None
     too_high = np.flatnonzero(terms > lay.NUMBER_MAX)
@@ -182,7 +177,17 @@ def read_entries(
             str(int(terms[good])),
         )
     index = np.arange(table.first + begin, table.first + begin + good, dtype=np.int64)
-    return Entries(index, starts[:good], lengths[:good], terms[:good], heads[:good, 0]), damage
+    types = words[:good].astype(np.uint8)
+    return Entries(index, starts[:good], lengths[:good], terms[:good], types), damage
+
+
+def _values_at(view: memoryview, offsets: Ints, kind: str) -> NDArray[Any]:
+    """The values that stand at some offsets, aligned or not."""
+    dtype = np.dtype(kind)
+    if not len(offsets):
+        return np.empty(0, dtype)
+    anywhere: NDArray[Any] = np.ndarray((len(view) - dtype.itemsize + 1,), dtype, view, strides=(1,))
+    return anywhere[offsets]
 
 
 def _entry_damage(table: Table, slot: int, starts: Ints, stops: Ints, size: int, at: int) -> Damage:
@@ -206,9 +211,7 @@ def _entry_damage(table: Table, slot: int, starts: Ints, stops: Ints, size: int,
 
 def request_ids(view: memoryview, entries: Entries) -> NDArray[np.void]:
     """The request ids of entries, 12 bytes each, as one column that compares."""
-    raw = np.frombuffer(view, np.uint8)
-    flat = raw[(entries.offset[:, None] + np.arange(lay.REQUEST_ID_SIZE)).ravel()]
-    return np.ascontiguousarray(flat).view(f"V{lay.REQUEST_ID_SIZE}")
+    return _values_at(view, entries.offset, f"V{lay.REQUEST_ID_SIZE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +222,11 @@ class SnapshotHead:
     term: int
     size: int
     data_start: int
+
+
+def snapshot_finding(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
+    """What is wrong with a snapshot, as verify tells it; a version that is not known is no damage."""
+    return damage_finding(error, Severity.UNSUPPORTED if error.code == "snapshot-version" else severity)
 
 
 def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHOT_FILE) -> SnapshotHead:
@@ -248,12 +256,12 @@ def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHO
     marker = lay.find_segment(head, lay.DATA_TOKEN, need)
     if marker is None:
         raise wrong("snapshot-marker", "the file ends before its data begins", len(head), "DATA", "nothing")
-    if file_size - marker[0] != data_size:
+    if file_size - marker.offset != data_size:
         raise wrong(
             "snapshot-size",
             "the snapshot's data is not whole",
-            marker[0],
+            marker.offset,
             f"{data_size} bytes",
-            f"{file_size - marker[0]} bytes",
+            f"{file_size - marker.offset} bytes",
         )
-    return SnapshotHead(index, term, data_size, marker[0])
+    return SnapshotHead(index, term, data_size, marker.offset)

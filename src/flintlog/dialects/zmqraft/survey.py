@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from dataclasses import dataclass, field
 
@@ -14,11 +15,21 @@ from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_snapshot_file
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, Loaded, load
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, Loaded, load_file
 from flintlog.disk import Disk
-from flintlog.errors import DamageError
+from flintlog.errors import DamageError, DiskError
 
 NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
+# What a crash can leave, by its code: what opening does about it, and whether that takes bytes away.
+HEALED_BY_OPENING = {
+    "torn-state": ("cut", True),
+    "unfinished-close": ("rewrite", True),
+    "empty-file": ("remove", True),
+    "leftover": ("remove", True),
+    "log-superseded": ("move aside", False),
+    "log-missing": ("begin", False),
+    "snapshot-missing": ("write", False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,15 @@ class Survey:
         with self.disk.open(posixpath.join(self.path, name)) as file:
             return file.view(copy=newest)
 
+    def view_of_passing(self, name: str, *, newest: bool = False) -> memoryview | None:
+        """The same of a file that a store may remove while we look; then it counts no more."""
+        try:
+            return self.view(name, newest=newest)
+        except DiskError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
+
     def count_of(self, first: int) -> int:
         """The entries of a file; one that cannot be read is taken to reach the next."""
         count = self.reads[first].count
@@ -72,7 +92,8 @@ class Survey:
         read = self.reads[first]
         if read.table is not None and read.count is not None and index < first + read.count:
             at = index - first
-            entries, _ = scan.read_entries(self.view(read.file.name), read.table, at, at + 1)
+            view = self.view_of_passing(read.file.name)
+            entries, _ = scan.read_entries(view or memoryview(b""), read.table, at, at + 1)
             if len(entries):
                 return int(entries.term[0])
         return self.snapshot.term if self.snapshot else 0
@@ -96,8 +117,9 @@ def _read_index_files(found: Survey, read_all: bool, progress: Progress) -> None
     done = 0
     for at, file in enumerate(files):
         newest = at + 1 == len(files)
-        view = found.view(file.name, newest=newest)
-        found.reads[file.first] = _read_index_file(found, file, view, read_all, newest)
+        view = found.view_of_passing(file.name, newest=newest)
+        if view is not None:
+            found.reads[file.first] = _read_index_file(found, file, view, read_all, newest)
         done += file.size
         progress(done, total)
 
@@ -150,7 +172,7 @@ def _read_snapshot(found: Survey) -> None:
         severity = Severity.CORRUPT
         if substitute(found) is not None:
             severity = Severity.REPAIRABLE
-        found.findings.append(damage_finding(error, severity))
+        found.findings.append(scan.snapshot_finding(error, severity))
 
 
 def substitute(found: Survey) -> str | None:
@@ -209,9 +231,9 @@ def _find_range(found: Survey) -> None:
 def _read_state(found: Survey, name: str) -> None:
     if name not in found.listing.sizes:
         return
-    raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)
     try:
-        loaded = load(raw, PROPERTIES_OF[name], name)
+        with found.disk.open(posixpath.join(found.path, name)) as file:
+            loaded = load_file(file, PROPERTIES_OF[name])
     except DamageError as error:
         found.states[name] = None
         found.findings.append(damage_finding(error))

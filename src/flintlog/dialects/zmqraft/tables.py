@@ -16,6 +16,7 @@ from flintlog.errors import UsageError
 
 BATCH_ENTRIES = 1 << 16
 WORDS = [lay.TYPES.get(number, str(number)) for number in range(256)]
+_WORD_ARRAY = pa.array(WORDS)
 
 OWN_FIELDS = pa.struct(
     [
@@ -40,12 +41,12 @@ STATE_SCHEMA = pa.schema(
 def entry_batch(view: memoryview, entries: Entries, file: str, query: EntryQuery) -> pa.RecordBatch:
     """Some entries of one index file in the common schema."""
     count = len(entries)
-    request_id = _request_column(view, entries)
+    request_ids = scan.request_ids(view, entries)
     own = pa.StructArray.from_arrays(
-        [pa.array(entries.index), pa.array(entries.type.astype(np.int64)), request_id],
+        [pa.array(entries.index), pa.array(entries.type.astype(np.int64)), _request_column(request_ids)],
         fields=list(OWN_FIELDS),
     )
-    asked = scan.request_ids(view, entries) != np.void(lay.NO_REQUEST)
+    asked = request_ids != np.void(lay.NO_REQUEST)
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar("zmqraft"), count),
@@ -56,7 +57,7 @@ def entry_batch(view: memoryview, entries: Entries, file: str, query: EntryQuery
             pa.array(entries.index),
             _word_column(entries),
             pa.nulls(count, pa.string()),
-            binary_column(view, entries.offset, np.full(count, lay.REQUEST_ID_SIZE, np.int64), asked),
+            _request_column(request_ids, asked),
             _data_column(view, entries) if query.payload else pa.nulls(count, pa.binary()),
             own,
         ],
@@ -71,7 +72,7 @@ def state_batch(view: memoryview, entries: Entries) -> pa.RecordBatch:
             pa.array(entries.index),
             pa.array(entries.term),
             _word_column(entries),
-            _request_column(view, entries),
+            _request_column(scan.request_ids(view, entries)),
             _data_column(view, entries),
         ],
         schema=STATE_SCHEMA,
@@ -79,11 +80,15 @@ def state_batch(view: memoryview, entries: Entries) -> pa.RecordBatch:
 
 
 def _word_column(entries: Entries) -> pa.Array:
-    return pa.array(WORDS).take(pa.array(entries.type.astype(np.int32)))
+    return _WORD_ARRAY.take(pa.array(entries.type.astype(np.int32)))
 
 
-def _request_column(view: memoryview, entries: Entries) -> pa.Array:
-    return binary_column(view, entries.offset, np.full(len(entries), lay.REQUEST_ID_SIZE, np.int64))
+def _request_column(ids: NDArray[np.void], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The ids stand back to back already; null where `valid` is False."""
+    ends = np.arange(0, lay.REQUEST_ID_SIZE * (len(ids) + 1), lay.REQUEST_ID_SIZE, dtype=np.int32)
+    bits = None if valid is None else pa.array(valid).buffers()[1]
+    buffers = [bits, pa.py_buffer(ends), pa.py_buffer(ids.view(np.uint8))]
+    return pa.Array.from_buffers(pa.binary(), len(ids), buffers)
 
 
 def _data_column(view: memoryview, entries: Entries) -> pa.Array:

@@ -19,6 +19,7 @@ import numpy as np
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
+from flintlog.core.position import span
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile
 from flintlog.dialects.taskflux.survey import Survey, survey
@@ -142,12 +143,12 @@ def _lose(first: int, segments: list[Segment], draft: Draft) -> None:
     """Say which LSNs are given up; behind damage in the last segment nobody can count them."""
     last = segments[-1]
     if last.damage is None or last.damage.torn:
-        upto = f"to {max(last.last, first)}"
+        lost = span(first, max(last.last, first))
     elif last.damage.resumes is None:
-        upto = f"to {max(last.last + 1, first)}"
+        lost = span(first, max(last.last + 1, first))
     else:
-        upto = "on, to the end of the log"
-    draft.lost.append(f"LSN {first} {upto}")
+        lost = f"{first} on, to the end of the log"
+    draft.lost.append(f"LSN {lost}")
 
 
 def _cut(segment: Segment, offset: int, reason: Finding, draft: Draft, found: Survey) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
+from flintlog.core.live import look
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import finding_of
 from flintlog.dialects.taskflux.state import State
@@ -15,18 +16,27 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
 _CREATE = ord("C")
+_PASSING = {"torn-tail", "torn-header", "metadata-missing", "segment-gap", "segment-overlap", "log-start"}
 
 
 def inspect(disk: Disk, data: str) -> Inventory:
     """Files, roles, ranges; reads the part of the log that no snapshot covers."""
-    return _inventory(survey(disk, data))
+
+    def glance() -> Inventory:
+        return _inventory(survey(disk, data))
+
+    return look(disk, data, glance, glance, _PASSING)
 
 
 def verify(disk: Disk, data: str, progress: Progress) -> Inventory:
     """Every file, every record, every delta, and whether they make a state."""
-    found = survey(disk, data, read_all=True, progress=progress)
-    found.findings += _bad_creates(found)
-    return _inventory(found)
+
+    def everything() -> Inventory:
+        found = survey(disk, data, read_all=True, progress=progress)
+        found.findings += _bad_creates(found)
+        return _inventory(found)
+
+    return look(disk, data, everything, lambda: _inventory(survey(disk, data)), _PASSING)
 
 
 def _bad_creates(found: Survey) -> list[Finding]:

@@ -12,6 +12,7 @@ from flintlog.dialects.zmqraft.store.state_file import (
     Property,
     StateFile,
 )
+from flintlog.dialects.zmqraft.store.token_file import TokenFile
 
 __all__ = [
     "APPLIED_PROPERTIES",
@@ -25,4 +26,5 @@ __all__ = [
     "SnapshotFile",
     "Stamps",
     "StateFile",
+    "TokenFile",
 ]

@@ -10,18 +10,27 @@ import posixpath
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import batch, scan
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
-from flintlog.dialects.zmqraft.files import Listing, leaf_directories, list_files, read_snapshot_file
+from flintlog.dialects.zmqraft.files import (
+    Listing,
+    leaf_directories,
+    list_files,
+    read_snapshot_file,
+    read_snapshot_head,
+)
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
 from flintlog.dialects.zmqraft.store.index_file import IndexFile
+from flintlog.dialects.zmqraft.store.request_index import RequestIndex
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import trim_history
@@ -53,6 +62,7 @@ class FileLog:
         self._data_size_max = data_size_max
         self._failstop = failstop or FailStop(self._path)
         self._readers: OrderedDict[int, tuple[memoryview, Entries]] = OrderedDict()
+        self._requests = RequestIndex()
         self.findings: list[Finding] = []
         self._open(capacity)
 
@@ -92,7 +102,7 @@ class FileLog:
         try:
             return read_snapshot_file(self._disk, self._path, lay.SNAPSHOT_FILE)
         except DamageError as error:
-            raise damage_finding(error).error(self._path) from None
+            raise scan.snapshot_finding(error).error(self._path) from None
 
     def _write_empty_snapshot(self) -> None:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
@@ -224,23 +234,29 @@ class FileLog:
         return view, entries[first - base : last - base + 1]
 
     def find_request(self, request_id: bytes) -> int | None:
-        """The index of the newest entry with this request id. Reads files from the last backwards."""
+        """The index of the newest entry with this request id; `RequestIndex` tells what it costs."""
+        if len(request_id) != lay.REQUEST_ID_SIZE:
+            raise UsageError(f"a request id has {lay.REQUEST_ID_SIZE} bytes, not {len(request_id)}")
         if request_id == lay.NO_REQUEST:
             return None
-        wanted = np.void(request_id)
-        for base in reversed(self._firsts):
-            if base + self._capacity <= self.first and base != self._firsts[-1]:
-                continue
-            view, entries = self._read_file(base)
-            hits = np.flatnonzero(scan.request_ids(view, entries) == wanted)
-            if len(hits) and base + int(hits[-1]) >= self.first:
-                return base + int(hits[-1])
+        found = self._requests.find_in_last(self._last, self._disk, request_id)
+        if found is not None:
+            return found if found >= self.first else None
+        for following, base in pairwise(reversed(self._firsts)):
+            if following <= self.first:
+                break  # the snapshot covers the rest
+            for index in self._requests.find_in_closed(base, self._read_file, request_id):
+                if (
+                    index >= self.first
+                    and next(self.raw_entries(index, index))[: lay.REQUEST_ID_SIZE] == request_id
+                ):
+                    return index
         return None
 
     def _check_range(self, first: int, last: int) -> None:
         if not self.first <= first or last > self.last:
             raise RefusedError(
-                f"index {first} to {last} are not all here: the log holds {self.first} to {self.last}",
+                f"index {span(first, last)} is not in the log, which holds {self.first} to {self.last}",
                 file=self._path,
                 advice="Older entries are in the snapshot",
             )
@@ -277,6 +293,7 @@ class FileLog:
         """Append encoded entries; committed and durable on return. Returns the last index."""
         entries = entries if isinstance(entries, Batch) else batch.of_encoded(entries)
         self.check_sizes(entries)
+        self.check_indexes(entries, self.last)
         with self._failstop.guard():
             done = 0
             while done < len(entries):
@@ -293,6 +310,14 @@ class FileLog:
             size = int(np.diff(entries.ends, prepend=0).max())
             if size >= self._data_size_max:
                 raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
+
+    def check_indexes(self, entries: Batch, last: int) -> None:
+        """Refuse entries behind `last` that would get an index above all."""
+        if last + len(entries) > lay.NUMBER_MAX:
+            raise RefusedError(
+                f"{len(entries)} entries behind index {last} would go beyond 2^53 - 1, the highest index",
+                file=self._path,
+            )
 
     def _next_file(self) -> None:
         if not self._last.is_full:
@@ -317,12 +342,18 @@ class FileLog:
                 self._last.close()
                 while self._firsts[-1] >= first_gone and len(self._firsts) > 1:
                     gone = self._firsts.pop()
-                    self._readers.pop(gone, None)
+                    self._forget(gone)
                     self._unlink(gone)  # from the last one down, so that a crash leaves no gap
                 self._last = self._open_file(self._firsts[-1])
-            self._readers.pop(self._last.first, None)
+            self._forget(self._last.first)
+            self._requests.forget_last()
             self._last.truncate(min(first_gone - self._last.first, self._last.count))
             self._set_last_term()
+
+    def _forget(self, first: int) -> None:
+        """What was learned of a closed file counts no more."""
+        self._readers.pop(first, None)
+        self._requests.forget(first)
 
     def _unlink(self, first: int) -> None:
         path = posixpath.join(self._path, lay.index_path(first))
@@ -334,6 +365,9 @@ class FileLog:
     def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
         """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        lay.check_number("index", index)
+        lay.check_number("term", term)
+        lay.check_number("size", size or 0)
         with self._failstop.guard():
             return SnapshotFile(self._disk, path, index, term, size, self._stamps, failstop=self._failstop)
 
@@ -361,6 +395,9 @@ class FileLog:
                 f"a snapshot at {snapshot.index} is behind the present one at {self.snapshot.index}"
             )
         agrees = self._agrees(snapshot.index, snapshot.term)
+        if not agrees and snapshot.index == lay.NUMBER_MAX:
+            snapshot.abandon()
+            raise RefusedError("no log can begin behind index 2^53 - 1", file=self._path)
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         snapshot.finish()
         with self._failstop.guard():
@@ -382,6 +419,7 @@ class FileLog:
     def _put_log_aside(self) -> None:
         self._last.close()
         self._readers.clear()
+        self._requests.clear()
         self._move_log_aside()
         self._begin(self.snapshot.index + 1)
 
@@ -397,7 +435,7 @@ class FileLog:
         keep = max(bisect_right(self._firsts, self.snapshot.index) - 1, 0)
         with self._failstop.guard():
             for first in self._firsts[:keep]:
-                self._readers.pop(first, None)
+                self._forget(first)
                 self._disk.unlink(posixpath.join(self._path, lay.index_path(first)))
         del self._firsts[:keep]
         return keep
@@ -405,7 +443,9 @@ class FileLog:
     def read_snapshot(self) -> Iterator[bytes]:
         """The data of the snapshot as a stream."""
         with self._disk.open(posixpath.join(self._path, lay.SNAPSHOT_FILE)) as file:
-            yield from stream(file, self.snapshot)
+            yield from stream(
+                file, read_snapshot_head(file)
+            )  # of this file: another may be installed meanwhile
 
     def check(self) -> None:
         """Raise unless the log may go on."""

@@ -182,6 +182,7 @@ class RaftStore:
         encoded = batch.of_entries(entries)
         self.log.check_sizes(encoded)
         with self._quiet():
+            self.log.check_indexes(encoded, index - 1)
             if index <= self.log.last:
                 self.log.truncate(index)
             elif index != self.log.last + 1:
@@ -249,6 +250,11 @@ class RaftStore:
     @property
     def snapshot_term(self) -> int:
         return self.log.snapshot.term
+
+    @property
+    def snapshot_size(self) -> int:
+        """How many bytes of data the snapshot has."""
+        return self.log.snapshot.size
 
     def snapshot(self, index: int, data: bytes | Iterable[bytes], *, prune: bool = True) -> None:
         """Write a snapshot of the state after `index`, and remove the files that it covers."""

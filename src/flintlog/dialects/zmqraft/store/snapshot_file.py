@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.scan import SnapshotHead
 from flintlog.dialects.zmqraft.store.stamp import Stamps
@@ -43,29 +44,45 @@ class SnapshotFile:
         )
         self.file.pwrite(head, 0)
         self._start = len(head)
-        self._end = 0
+        self._written: list[tuple[int, int]] = []  # where data was put: ranges that do not touch, in order
 
     def write(self, data: bytes | memoryview, offset: int | None = None) -> None:
         """Put data at an offset, or behind what is there."""
-        at = self._end if offset is None else offset
+        data = lay.as_bytes("the data of a snapshot", data)
+        at = offset if offset is not None else (self._written[-1][1] if self._written else 0)
         if at < 0 or (self._declared is not None and at + len(data) > self._declared):
             raise UsageError(f"{len(data)} bytes at {at} go beyond the declared size {self._declared}")
         with self._failstop.guard():
             self.file.pwrite(data, self._start + at)
-        self._end = max(self._end, at + len(data))
+        self._note(at, at + len(data))
+
+    def _note(self, begin: int, end: int) -> None:
+        """Join a range with those that it touches."""
+        apart = [held for held in self._written if held[1] < begin or end < held[0]]
+        joined = [held for held in self._written if held not in apart]
+        whole = (min([begin, *(held[0] for held in joined)]), max([end, *(held[1] for held in joined)]))
+        self._written = sorted([*apart, whole])
 
     def finish(self) -> None:
-        """All data is written: set the size where it was not known, and check it where it was."""
+        """All data is written: make sure of it, and set the size where it was not known."""
+        size = self._whole_size()
         if self._declared is None:
-            head = lay.encode_snapshot_head(self.index, self.term, self._end)
+            head = lay.encode_snapshot_head(self.index, self.term, size)
             with self._failstop.guard():
                 self.file.pwrite(head[28:36], 28)
-        elif self._end != self._declared:
-            raise RefusedError(
-                f"the snapshot has {self._end} bytes of {self._declared}",
-                file=self.file.path,
-                advice="Write the rest first",
-            )
+
+    def _whole_size(self) -> int:
+        """Where the data ends, when it begins at 0 and has no hole."""
+        end = 0
+        for begin, following in [*self._written, (self._declared, None)]:
+            if begin is not None and begin > end:
+                raise RefusedError(
+                    f"the snapshot is not whole: bytes {span(end, begin - 1)} are missing",
+                    file=self.file.path,
+                    advice="Write the rest first",
+                )
+            end = following if following is not None else end
+        return end
 
     def abandon(self) -> None:
         """Throw it away; what cannot be removed now goes at the next opening."""

@@ -107,17 +107,22 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
     return Loaded(values, at, tuple(findings))
 
 
+def load_file(file: File, properties: Iterable[Property]) -> Loaded:
+    """The same of an open file, unless it is too large to be one."""
+    name = posixpath.basename(file.path)
+    size = file.size()
+    if size > STATE_SIZE_MAX:
+        expected, found = f"at most {STATE_SIZE_MAX} bytes", f"{size} bytes"
+        raise _damage(name, 0, "state-size", "too large for a state file", expected, found)
+    return load(file.pread(size, 0), properties, name)
+
+
 def read_state(file: File, properties: Iterable[Property]) -> Loaded:
     """Read a state file where it stands; damage is an error that names it."""
-    directory, name = posixpath.split(file.path)
-    size = file.size()
     try:
-        if size > STATE_SIZE_MAX:
-            expected, found = f"at most {STATE_SIZE_MAX} bytes", f"{size} bytes"
-            raise _damage(name, 0, "state-size", "too large for a state file", expected, found)
-        return load(file.pread(size, 0), properties, name)
+        return load_file(file, properties)
     except DamageError as error:
-        raise damage_finding(error).error(directory) from None
+        raise damage_finding(error).error(posixpath.dirname(file.path)) from None
 
 
 def _problem(record: Any, known: Mapping[str, Property]) -> str | None:

@@ -1,1 +1,1 @@
-"""Upkeep of a peer's directory: verify, repair, compact."""
+"""Upkeep of a peer's directory: verify, repair, snapshot, compact."""

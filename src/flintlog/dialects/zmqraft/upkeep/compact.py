@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from flintlog.core.plan import Plan, Step
+from flintlog.dialects.zmqraft.files import IndexName
 from flintlog.dialects.zmqraft.store import RaftStore
-from flintlog.dialects.zmqraft.survey import survey
+from flintlog.dialects.zmqraft.survey import Survey, survey
 from flintlog.disk import Disk
 
 
@@ -13,19 +17,30 @@ def plan_compact(disk: Disk, path: str) -> Plan:
     found = survey(disk, path)
     found.refuse_damage()
     index = found.snapshot.index if found.snapshot else 0
-    files = found.range.files
-    covered = [first for at, first in enumerate(files[:-1]) if files[at + 1] <= index]
-    steps = tuple(
-        Step("remove", found.reads[first].file.name, f"the snapshot at index {index} covers it")
-        for first in covered
-    )
-    freed = sum(found.reads[first].file.size for first in covered)
+    covered = covered_files(found, index)
+    steps = removals(covered, index)
 
     def apply() -> str:
         if not steps:
             return "no file is covered by the snapshot"
         with RaftStore(path, disk=disk) as store:
-            removed = store.prune()
-        return f"{removed} index files removed"
+            return removed(store.prune())
 
-    return Plan("compact", "zmqraft", path, steps, apply, facts={"snapshot": index, "freed_bytes": freed})
+    facts = {"snapshot": index, "freed_bytes": sum(file.size for file in covered)}
+    return Plan("compact", "zmqraft", path, steps, apply, facts=facts)
+
+
+def covered_files(found: Survey, index: int) -> list[IndexName]:
+    """The files of which a snapshot at `index` needs nothing: another one holds that index."""
+    files = found.range.files
+    return [found.reads[first].file for first, following in pairwise(files) if following <= index]
+
+
+def removals(files: Sequence[IndexName], index: int) -> tuple[Step, ...]:
+    """What an operator reads of them."""
+    return tuple(Step("remove", file.name, f"the snapshot at index {index} covers it") for file in files)
+
+
+def removed(count: int) -> str:
+    """What was done, in words."""
+    return f"{count} index file{'' if count == 1 else 's'} removed"

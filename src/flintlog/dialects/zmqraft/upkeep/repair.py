@@ -18,24 +18,16 @@ import msgpack
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
+from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
-from flintlog.dialects.zmqraft.survey import Survey, substitute, survey
+from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, Survey, substitute, survey
 from flintlog.disk import Disk
 
 _RESTORE = "restore a backup, or let another peer send its snapshot"
-_HEALED_BY_OPENING = {
-    "torn-state": ("cut", True),
-    "unfinished-close": ("rewrite", True),
-    "empty-file": ("remove", True),
-    "leftover": ("remove", True),
-    "log-superseded": ("move aside", False),
-    "log-missing": ("begin", False),
-    "snapshot-missing": ("write", False),
-}
 
 
 def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
@@ -71,7 +63,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
         path,
         tuple(draft.steps) if draft.refusal is None else (),
         apply,
-        tuple(draft.lost),
+        tuple(draft.lost) if draft.refusal is None else (),
         findings,
         draft.refusal,
     )
@@ -79,9 +71,9 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
 
 def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
     for finding in findings:
-        if finding.severity is not Severity.REPAIRABLE or finding.code not in _HEALED_BY_OPENING:
+        if finding.severity is not Severity.REPAIRABLE or finding.code not in HEALED_BY_OPENING:
             continue
-        action, keeps = _HEALED_BY_OPENING[finding.code]
+        action, keeps = HEALED_BY_OPENING[finding.code]
         name = finding.file or ""
 
         def act(keeper: Keeper, name: str = name, keeps: bool = keeps) -> None:
@@ -129,11 +121,12 @@ def _plan_covered(found: Survey, draft: Draft) -> None:
     ]
     if damaged:
         gone = [first for first in found.reads if found.range.superseded or first <= max(damaged)]
-        _aside(found, [first for first in gone if first in damaged or not found.range.superseded], draft)
+        aside = [first for first in gone if first in damaged or not found.range.superseded]
+        _aside(found, aside, "the snapshot covers it, and it or a file behind it is damaged", draft)
 
 
 def _is_covered_damage(finding: Finding) -> bool:
-    return finding.severity is Severity.REPAIRABLE and finding.code not in _HEALED_BY_OPENING
+    return finding.severity is Severity.REPAIRABLE and finding.code not in HEALED_BY_OPENING
 
 
 def _plan_log(found: Survey, draft: Draft) -> None:
@@ -146,8 +139,10 @@ def _plan_log(found: Survey, draft: Draft) -> None:
             continue
         if finding.code in ("log-gap", "log-overlap"):
             before = files[at - 1] + found.count_of(files[at - 1])
-            _lose(found, min(before, first), draft)
-            _aside(found, files[at:], draft)
+            _lose(found, before, draft)
+            if before > first:
+                draft.lost.append(f"what the later file says of index {span(first, before - 1)}")
+            _aside_from(found, at, finding, draft)
         else:
             _plan_damage(found, at, finding, draft)
         return
@@ -165,14 +160,14 @@ def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> None
     table = _sound_part(view, first, finding)
     if table is None:
         _lose(found, first, draft)
-        _aside(found, files[at:], draft)
+        _aside_from(found, at, finding, draft)
         return
     kept = len(table.ends)
     _lose(found, first + kept, draft)
     slots = table.ends.astype("<u4").tobytes() + bytes(lay.SLOT_SIZE * (table.capacity - kept))
     head = lay.encode_index_head(table.capacity, first) + slots
     _rewrite(name, head, len(head), f"the first {kept} slots stay: {finding.message}", draft)
-    _aside(found, files[at + 1 :], draft)
+    _aside(found, files[at + 1 :], f"stands behind {name}", draft)
 
 
 def renewed_head(view: memoryview, first: int) -> bytes | None:
@@ -218,7 +213,14 @@ def _rewrite(name: str, head: bytes, behind: int, reason: str, draft: Draft) -> 
     draft.add("rewrite", name, reason, act)
 
 
-def _aside(found: Survey, files: Sequence[int], draft: Draft) -> None:
+def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
+    """A file of the log that is of no use, and all behind it."""
+    files = found.range.files
+    _aside(found, files[at : at + 1], finding.message, draft)
+    _aside(found, files[at + 1 :], f"stands behind {finding.file}", draft)
+
+
+def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> None:
     for first in files:
         name = found.reads[first].file.name
 
@@ -226,7 +228,7 @@ def _aside(found: Survey, files: Sequence[int], draft: Draft) -> None:
             keeper.keep(name)
             keeper.remove(name)  # durable by the opening at the end
 
-        draft.add("move aside", name, "cannot be read, or stands behind what cannot", act)
+        draft.add("move aside", name, reason, act)
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:
@@ -236,7 +238,7 @@ def _lose(found: Survey, first: int, draft: Draft) -> None:
     if last_file.count is None:
         draft.lost.append(f"index {first} on, to the end of the log")
     elif first <= found.range.last:
-        draft.lost.append(f"index {first} to {found.range.last}")
+        draft.lost.append(f"index {span(first, found.range.last)}")
 
 
 # The state files

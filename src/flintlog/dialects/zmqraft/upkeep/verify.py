@@ -8,19 +8,32 @@ from collections.abc import Iterator
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
+from flintlog.core.live import look
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft.survey import IndexRead, Survey, survey
+from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, IndexRead, Survey, survey
 from flintlog.disk import Disk
+
+_PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap"}
 
 
 def inspect(disk: Disk, path: str) -> Inventory:
     """Files, roles, ranges; reads the heads of index files."""
-    return _inventory(survey(disk, path))
+
+    def glance() -> Inventory:
+        return _inventory(survey(disk, path))
+
+    return look(disk, path, glance, glance, _PASSING)
 
 
 def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
     """Every file and every entry, and whether they make a log."""
-    return _inventory(survey(disk, path, read_all=True, progress=progress))
+    return look(
+        disk,
+        path,
+        lambda: _inventory(survey(disk, path, read_all=True, progress=progress)),
+        lambda: _inventory(survey(disk, path)),
+        _PASSING,
+    )
 
 
 def _inventory(found: Survey) -> Inventory:

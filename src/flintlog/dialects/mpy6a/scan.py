@@ -1,0 +1,611 @@
+"""Files to columns: the records of a data file, the events of a log, and where and why reading stopped.
+
+One pass, compiled for large input. Where each thing stands and what its fields are; data stays where it is.
+
+*Torn or damaged.* The last file of a chain and the logs grow by one write and one sync at a time. What a crash
+can leave at their end is torn, and nothing acknowledged stood there:
+
+- a record or event that the file's end cuts,
+- zeros up to the end,
+- a record whose replay time lacks its highest byte, or an event whose length is zero: that byte is written only
+  when everything behind it is durable, so it commits the whole write (see `store/note_files.py`),
+- in `operations.log`, which has checksums, a bad event with no good one behind it, or with a sector of zeros before
+  those, all within the size of one commit.
+
+A good record or event behind a cut one is damage, and so is everything else: times that go back, term 0 or
+replay time 0 before other bytes, numbers of more than 64 bits. In a file that is no longer written everything
+is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.checksum import crc32_mpeg2
+from flintlog.columns.compile import helper, kernel
+from flintlog.dialects.mpy6a import layout as lay
+
+COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger event apart
+SECTOR_SIZE = 512
+_CHUNK = 1 << 17  # rows per pass of a kernel
+_SEARCH_CHUNK = 1 << 20
+_AHEAD_SECONDS = 1 << 28  # how far behind its predecessor a record can plausibly be due
+_PLAUSIBLE_TERM = 1 << 32
+_TERMS_AHEAD = 1 << 16
+
+# Why a scan stopped.
+END = 0
+CUT = 1  # the file ends inside
+TERM = 2  # term 0
+TIME = 3  # a replay time that cannot be
+ORDER = 4  # a replay time below the one before, or below what the descriptor promises
+NUMBER = 5  # a uvarint of more than 64 bits
+PAYLOAD = 6  # an event without payload, or with more than the log allows
+CHECKSUM = 7
+_FULL = 8
+
+
+def _le64(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
+    value = np.uint64(0)
+    for index in range(8):
+        value |= np.uint64(buffer[place + np.uint64(index)]) << np.uint64(8 * index)
+    return value
+
+
+def _le32(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
+    value = np.int64(0)
+    for index in range(4):
+        value |= np.int64(buffer[place + np.uint64(index)]) << (8 * index)
+    return value
+
+
+def _signed(value: Any) -> Any:
+    return np.int64(value)
+
+
+@helper(compiled=_signed)
+def signed(value: int) -> int:
+    """The same number; compiled, an unsigned one and a signed one would make a float."""
+    return value
+
+
+@helper(compiled=_le64)
+def le64(buffer: Any, at: int) -> int:
+    """An unsigned 64-bit little-endian integer."""
+    return int.from_bytes(buffer[at : at + 8], "little")
+
+
+@helper(compiled=_le32)
+def le32(buffer: Any, at: int) -> int:
+    """An unsigned 32-bit little-endian integer."""
+    return int.from_bytes(buffer[at : at + 4], "little")
+
+
+def _uvarint(buffer: Any, at: int, size: int) -> Any:
+    value = np.uint64(0)
+    for count in range(10):
+        place = at + count
+        if place >= size:
+            return value, -1
+        byte = np.uint64(buffer[place])
+        if count == 9 and byte > np.uint64(1):
+            return value, -2
+        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * count)
+        if byte < np.uint64(0x80):
+            return value, place + 1
+    return value, -2
+
+
+@helper(compiled=_uvarint)
+def uvarint_at(buffer: Any, at: int, size: int) -> tuple[int, int]:
+    """The value at `at` and where it ends; -1 when the bytes end first, -2 when it is too large."""
+    value = 0
+    for count in range(10):
+        if at + count >= size:
+            return value, -1
+        byte = int(buffer[at + count])
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return (value, at + count + 1) if value <= lay.UINT64_MAX else (value, -2)
+    return value, -2
+
+
+# Records
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Columns of records in file order. Offsets count from the beginning of the buffer."""
+
+    offset: NDArray[np.int64]
+    size: NDArray[np.int64]
+    replay_time: NDArray[np.int64]
+    term: NDArray[np.uint64]
+    index: NDArray[np.uint64]
+    topic: NDArray[np.int32]
+    attempts: NDArray[np.uint64]
+    data: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, which: Any) -> Records:
+        return Records(*(getattr(self, name)[which] for name in RECORD_COLUMNS))
+
+    def moved(self, distance: int) -> Records:
+        """The same records counted from another place."""
+        columns = {name: getattr(self, name) for name in RECORD_COLUMNS}
+        columns["offset"] = self.offset + distance
+        columns["data"] = self.data + distance
+        return Records(**columns)
+
+
+RECORD_COLUMNS = tuple(Records.__dataclass_fields__)
+RECORD_TYPES = (
+    np.int64,
+    np.int64,
+    np.int64,
+    np.uint64,
+    np.uint64,
+    np.int32,
+    np.uint64,
+    np.int64,
+    np.int64,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where and why a scan stopped."""
+
+    offset: int
+    reason: int
+
+    @property
+    def good(self) -> bool:
+        return self.reason == END
+
+
+@kernel
+def _scan_records(
+    buffer: Any,
+    start: int,
+    end: int,
+    before: int,
+    ordered: bool,
+    offset: Any,
+    size: Any,
+    replay_time: Any,
+    term: Any,
+    index: Any,
+    topic: Any,
+    attempts: Any,
+    data: Any,
+    length: Any,
+) -> tuple[int, int, int]:
+    at = start
+    count = 0
+    previous = before
+    while True:
+        if at == end:
+            return count, at, END
+        if count == len(offset):
+            return count, at, _FULL
+        if end - at < 28:
+            return count, at, CUT
+        time = le64(buffer, at)
+        if time == 0 or time >> np.uint64(63) != 0:
+            return count, at, TIME
+        record_term = le64(buffer, at + 8)
+        if record_term == 0:
+            return count, at, TERM
+        due = signed(time)
+        if due < previous:
+            return count, at, ORDER
+        record_topic = le32(buffer, at + 24)
+        record_attempts, place = uvarint_at(buffer, at + 28, end)
+        if place < 0:
+            return count, at, CUT if place == -1 else NUMBER
+        data_size, place = uvarint_at(buffer, place, end)
+        if place < 0:
+            return count, at, CUT if place == -1 else NUMBER
+        if data_size > np.uint64(end - place):
+            return count, at, CUT
+        offset[count] = at
+        replay_time[count] = due
+        term[count] = record_term
+        index[count] = le64(buffer, at + 16)
+        topic[count] = record_topic - (1 << 32) if record_topic >= (1 << 31) else record_topic
+        attempts[count] = record_attempts
+        data[count] = place
+        length[count] = signed(data_size)
+        place += signed(data_size)
+        size[count] = place - at
+        if ordered:
+            previous = due
+        at = place
+        count += 1
+
+
+def scan_records(
+    buffer: memoryview,
+    start: int = 0,
+    end: int | None = None,
+    before: int = 0,
+    limit: int = _CHUNK,
+    *,
+    ordered: bool = True,
+) -> tuple[Records, Stop | None]:
+    """Up to `limit` records from `start` on, none due before `before`; no stop when there may be more.
+
+    `ordered` says that times may not go back; in the file of exhausted sessions they may.
+    """
+    size = len(buffer) if end is None else end
+    capacity = min(limit, max(size - start, 0) // lay.RECORD_SIZE_MIN + 1)
+    columns: list[Any] = [np.empty(capacity, dtype) for dtype in RECORD_TYPES]
+    count, at, reason = _scan_records.run(size - start, buffer, start, size, before, ordered, *columns)
+    records = Records(*(column[:count] for column in columns))
+    return records, None if reason == _FULL else Stop(int(at), int(reason))
+
+
+def record_batches(
+    buffer: memoryview,
+    start: int = 0,
+    end: int | None = None,
+    before: int = 0,
+    limit: int = _CHUNK,
+    *,
+    ordered: bool = True,
+) -> Iterator[tuple[Records, Stop | None]]:
+    """All records from `start` on in batches; the last one comes with the stop."""
+    while True:
+        records, stop = scan_records(buffer, start, end, before, limit, ordered=ordered)
+        yield records, stop
+        if stop is not None:
+            return
+        start = int(records.offset[-1] + records.size[-1])
+        before = int(records.replay_time[-1]) if ordered else before
+
+
+def no_records() -> Records:
+    columns: list[Any] = [np.empty(0, dtype) for dtype in RECORD_TYPES]
+    return Records(*columns)
+
+
+def concatenate(parts: list[Records]) -> Records:
+    """One table from several, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return no_records()
+    return Records(*(np.concatenate([getattr(part, name) for part in parts]) for name in RECORD_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What stands where a scan stopped. `torn`: no acknowledged write can have stood here."""
+
+    code: str
+    message: str
+    expected: str
+    found: str
+    torn: bool = False
+
+
+def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool) -> Damage | None:
+    """Apply the rule of this module to a stop in a data file; None when the file simply ends there.
+
+    `before` is the time that the record may not be due before; `written` says that the file may still grow.
+    """
+    if stop.good:
+        return None
+    at, left = stop.offset, len(buffer) - stop.offset
+    if written and zeros_from(buffer, at) == at:
+        return Damage(
+            "record-zeros", "torn tail: zeros follow the last record", "a record", f"{left} zeros", True
+        )
+    torn = written and (
+        (stop.reason == CUT and not _record_behind(buffer, at, before))
+        or (stop.reason in (ORDER, TIME) and lacks_commit(buffer, at, before))
+    )
+    code, message, expected, found = _describe_record(buffer, stop, before)
+    return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
+
+
+def lacks_commit(buffer: memoryview, at: int, before: int) -> bool:
+    """Does the highest byte of the replay time here wait to be written? It is the last of a write to arrive."""
+    time = le64(buffer, at)
+    return before > 0 and time < 1 << 8 * ((before.bit_length() - 1) // 8)
+
+
+def _describe_record(buffer: memoryview, stop: Stop, before: int) -> tuple[str, str, str, str]:
+    at, left = stop.offset, len(buffer) - stop.offset
+    if stop.reason == CUT:
+        return "record-cut", "the file ends inside a record", "a whole record", f"{left} bytes"
+    if stop.reason == TERM:
+        return "record-term", "the session's term is 0", "1 or more", "0"
+    if stop.reason == NUMBER:
+        return "record-number", "a number of the record has more than 64 bits", "at most 10 bytes", "more"
+    time = le64(buffer, at)
+    if stop.reason == TIME:
+        return "record-time", "the replay time is not a time", "seconds since 1970", str(time)
+    return "record-order", "the record is due before its predecessor", f"{before} or later", str(time)
+
+
+def _record_behind(buffer: memoryview, at: int, before: int) -> bool:
+    """Do good records stand behind `at` and reach the end of the file? Then a cut one has a wrong length."""
+    found: int = _search_record.run(len(buffer) - at, buffer, at + 1, len(buffer), before)
+    return found >= 0
+
+
+@kernel
+def _search_record(buffer: Any, start: int, end: int, before: int) -> int:
+    for begin in range(start, end - 29):
+        at = begin
+        previous = before
+        while end - at >= 30:
+            time = le64(buffer, at)
+            term = le64(buffer, at + 8)
+            if time >> np.uint64(40) != 0 or term == 0 or term > np.uint64(_PLAUSIBLE_TERM):
+                break
+            due = signed(time)
+            if due < previous or due > previous + _AHEAD_SECONDS:
+                break
+            _, place = uvarint_at(buffer, at + 28, end)
+            if place < 0:
+                break
+            size, place = uvarint_at(buffer, place, end)
+            if place < 0 or size > np.uint64(end - place):
+                break
+            at = place + signed(size)
+            previous = due
+        if at == end:
+            return begin
+    return -1
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Columns of the events of a log, in file order."""
+
+    offset: NDArray[np.int64]
+    term: NDArray[np.uint64]
+    index: NDArray[np.uint64]
+    payload: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def state_id(self, row: int) -> lay.StateID:
+        return lay.StateID(int(self.term[row]), int(self.index[row]))
+
+    def end(self, row: int) -> int:
+        return int(self.payload[row] + self.length[row])
+
+
+_EVENT_TYPES = (np.int64, np.uint64, np.uint64, np.int64, np.int64)
+
+
+@kernel
+def _scan_events(
+    buffer: Any,
+    start: int,
+    end: int,
+    frame: int,
+    limit: int,
+    checked: bool,
+    offset: Any,
+    term: Any,
+    index: Any,
+    payload: Any,
+    length: Any,
+) -> tuple[int, int, int]:
+    at = start
+    count = 0
+    while True:
+        if at == end:
+            return count, at, END
+        if count == len(offset):
+            return count, at, _FULL
+        rest = frame - (at - 16) % frame
+        begin = at
+        if rest < 18:
+            if end - at < rest:
+                return count, begin, CUT
+            for place in range(at, at + rest):
+                if buffer[place] != 0:
+                    return count, begin, TERM
+            at += rest
+            continue
+        if end - at < 16:
+            return count, begin, CUT
+        event_term = le64(buffer, at)
+        if event_term == 0:
+            if end - at < rest:
+                return count, begin, CUT
+            for place in range(at, at + rest):
+                if buffer[place] != 0:
+                    return count, begin, TERM
+            at += rest
+            if end - at >= 8 and le64(buffer, at) == 0:
+                return count, begin, TERM
+            continue
+        size, place = uvarint_at(buffer, at + 16, end)
+        if place < 0:
+            return count, begin, CUT if place == -1 else NUMBER
+        if size == 0 or size > np.uint64(limit):
+            return count, begin, PAYLOAD
+        if signed(size) > rest - (place - at):
+            return count, begin, PAYLOAD
+        if signed(size) > end - place:
+            return count, begin, CUT
+        stop = place + signed(size)
+        if checked:
+            if size < 8:
+                return count, begin, CHECKSUM
+            if crc32_mpeg2(buffer, at, stop - 4) != le32(buffer, stop - 4):
+                return count, begin, CHECKSUM
+        offset[count] = at
+        term[count] = event_term
+        index[count] = le64(buffer, at + 8)
+        payload[count] = place
+        length[count] = signed(size)
+        at = stop
+        count += 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """The events of a log, and where and why reading stopped. `end` is where the last good event ends."""
+
+    frame: int
+    limit: int
+    events: Events
+    stop: Stop
+    end: int
+
+
+def scan_log(buffer: memoryview, *, checked: bool) -> LogScan:
+    """All events of a log; `MalformedError` when its header is not one. `checked` events carry checksums."""
+    frame, limit = lay.read_log_header(buffer)
+    parts: list[list[NDArray[Any]]] = []
+    at, reason = lay.LOG_HEADER_SIZE, _FULL
+    while reason == _FULL:
+        capacity = min(_CHUNK, (len(buffer) - at) // lay.EVENT_SIZE_MIN + 1)
+        columns: list[Any] = [np.empty(capacity, dtype) for dtype in _EVENT_TYPES]
+        count, at, reason = _scan_events.run(
+            len(buffer) - at, buffer, at, len(buffer), frame, limit, checked, *columns
+        )
+        parts.append([column[:count] for column in columns])
+    events = Events(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    end = events.end(-1) if len(events) else lay.LOG_HEADER_SIZE
+    return LogScan(frame, limit, events, Stop(int(at), int(reason)), int(at) if reason == END else end)
+
+
+def judge_log(buffer: memoryview, scan: LogScan, *, checked: bool) -> Damage | None:
+    """Apply the rule of this module to where a log stops; None when it simply ends there.
+
+    Zeros behind the end of `operations.log` are written ahead and no damage.
+    """
+    stop = scan.stop
+    if stop.good:
+        return None
+    left = len(buffer) - stop.offset
+    if zeros_from(buffer, scan.end) == scan.end:
+        if checked:
+            return None
+        return Damage(
+            "event-zeros", "torn tail: zeros follow the last event", "an event", f"{left} zeros", True
+        )
+    torn = _log_is_torn(buffer, scan, checked)
+    code, message, expected, found = _describe_event(buffer, scan)
+    return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
+
+
+def _log_is_torn(buffer: memoryview, scan: LogScan, checked: bool) -> bool:
+    stop = scan.stop
+    last = scan.events.state_id(-1) if len(scan.events) else lay.StateID(1, 0)
+
+    def behind(begin: int) -> int:
+        place: int = _search_event.run(
+            max(len(buffer) - begin, 0),
+            buffer,
+            begin,
+            len(buffer),
+            scan.limit,
+            checked,
+            last.term,
+            last.index,
+        )
+        return place
+
+    resumes = behind(stop.offset + 1)
+    if checked:
+        if resumes < 0:
+            return True
+        if behind(stop.offset + COMMIT_BYTES_MAX) >= 0:
+            return False
+        return has_zero_sector(buffer, stop.offset, resumes)
+    uncommitted = stop.reason == PAYLOAD and buffer[stop.offset + lay.EVENT_HEADER_SIZE] == 0
+    if uncommitted:  # an event that was written without a payload would be followed by the next one
+        return resumes != stop.offset + lay.EVENT_HEADER_SIZE + 1
+    return stop.reason == CUT and resumes < 0
+
+
+@kernel
+def _search_event(
+    buffer: Any, start: int, end: int, limit: int, checked: bool, last_term: int, last_index: int
+) -> int:
+    for at in range(start, end - 17):
+        term = le64(buffer, at)
+        if term < np.uint64(last_term) or term > np.uint64(last_term) + np.uint64(_TERMS_AHEAD):
+            continue
+        index = le64(buffer, at + 8)
+        if term == np.uint64(last_term) and index <= np.uint64(last_index):
+            continue
+        size, place = uvarint_at(buffer, at + 16, end)
+        if place < 0 or size < 8 or size > np.uint64(limit) or size > np.uint64(end - place):
+            continue
+        stop = place + signed(size)
+        if checked:
+            if crc32_mpeg2(buffer, at, stop - 4) == le32(buffer, stop - 4):
+                return at
+        else:
+            code = le32(buffer, place)
+            if code >= 1 and code <= 5:
+                return at
+    return -1
+
+
+def _describe_event(buffer: memoryview, scan: LogScan) -> tuple[str, str, str, str]:
+    at, reason = scan.stop.offset, scan.stop.reason
+    left = len(buffer) - at
+    if reason == CUT:
+        return "event-cut", "the file ends inside an event or its padding", "a whole event", f"{left} bytes"
+    if reason == TERM:
+        return "event-padding", "what should fill the frame is not zero", "zeros", "other bytes"
+    if reason == NUMBER:
+        return "event-number", "the payload's length has more than 64 bits", "at most 10 bytes", "more"
+    size, place = uvarint_at(buffer, at + lay.EVENT_HEADER_SIZE, len(buffer))
+    if reason == PAYLOAD:
+        room = min(scan.limit, scan.frame - (at - lay.LOG_HEADER_SIZE) % scan.frame - (place - at))
+        return "event-length", "the payload's length cannot be", f"1 to {room} bytes", f"{size} bytes"
+    stored = le32(buffer, place + size - 4) if size >= 8 else 0
+    computed = crc32_mpeg2(buffer, at, place + size - 4) if size >= 8 else 0
+    return "event-checksum", "the event's checksum does not fit", f"{stored:08x}", f"{computed:08x}"
+
+
+# Zeros
+
+
+def zeros_from(buffer: memoryview, at: int) -> int:
+    """The smallest offset >= `at` from which there is nothing but zeros."""
+    end = len(buffer)
+    while end > at:
+        start = max(at, end - _SEARCH_CHUNK)
+        kept = bytes(buffer[start:end]).rstrip(b"\x00")
+        if kept:
+            return start + len(kept)
+        end = start
+    return at
+
+
+def has_zero_sector(buffer: memoryview, start: int, end: int) -> bool:
+    """Is a whole sector between two places zero, or the rest of the one that `start` is in?"""
+    first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
+    zero = bytes(SECTOR_SIZE)
+    return any(
+        buffer[at : at + SECTOR_SIZE] == zero for at in range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)
+    ) or (first - start >= 4 and first <= end and not any(buffer[start + 4 : first]))

@@ -1,0 +1,249 @@
+"""An open directory: lock, recovery, the way from an operation to the disk, checkpoints.
+
+An operation gets its state id and changes memory under `lock`; then it is handed in, and whoever waits first
+writes for all. With an operation log that is one write and one sync, however many files the operations touch;
+the note's files follow unsynced. Without one the note's files are written with care instead (`note_files.py`).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.group_commit import GroupCommit, Ticket
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.layout import StateID
+from flintlog.dialects.mpy6a.operations import Operation
+from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
+from flintlog.dialects.mpy6a.store.note_files import NoteFiles
+from flintlog.dialects.mpy6a.store.operation_log import OperationLog
+from flintlog.dialects.mpy6a.survey import Survey, survey
+from flintlog.disk import Disk, FailStop, take_lock
+from flintlog.errors import RefusedError
+
+EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
+_EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are replayed one by one
+
+
+@dataclass(slots=True)
+class Work:
+    """Operations that belong together, as they go to the disk."""
+
+    events: list[bytes] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+
+class Engine:
+    """Everything below the sessions. Every failure in a write stops it for good."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        *,
+        strict: bool,
+        log_bytes: int,
+        reserve_bytes: int,
+        after: Callable[[], None],
+    ) -> None:
+        self.disk = disk
+        self.path = path
+        self.strict = strict
+        self.lock = threading.RLock()
+        self.failstop = FailStop(path)
+        self._log_bytes = log_bytes
+        self._after = after
+        self._files = NoteFiles(disk, path)
+        self._log = None if strict else OperationLog(disk, path, reserve_bytes=reserve_bytes)
+        self._group: GroupCommit[Work] = GroupCommit(self._flush)
+        self._checkpointing = threading.Lock()
+        disk.make_passing_directory(path)
+        self._lock_file = take_lock(disk, path, "read", path)
+        try:
+            found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
+            found.refuse_damage()
+            self._open(found)
+        except BaseException:
+            self._files.close()
+            self._lock_file.close()
+            raise
+
+    # Opening
+
+    def _open(self, found: Survey) -> None:
+        if self.strict and found.behind is not None:
+            self._refuse_open_sessions(found)
+        self.machine = found.machine
+        self.findings: tuple[Finding, ...] = tuple(
+            finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
+        )
+        # Names that a dead process left unsynced must not vanish under what is built on them.
+        self.disk.sync_ancestors(self.path)
+        for name in found.listing.scratch:
+            self.disk.unlink(posixpath.join(self.path, name))
+        if found.behind is not None:
+            self._open_behind(found)
+        else:
+            self._files.take_over(found)
+            self._files.remove(found.leftovers)
+            if self._log is not None:
+                self._begin_log()
+        self._show_all()
+
+    def _show_all(self) -> None:
+        for file in self.machine.files.values():
+            file.visible = file.length
+
+    def _open_behind(self, found: Survey) -> None:
+        assert found.behind is not None
+        assert found.log is not None
+        if self._log is not None:
+            self._log.open(found.log.end, len(found.log.events) - 1)
+        self._files.recover(found, found.behind)
+        self._files.remove(found.leftovers)
+        if self.strict:  # from here on the note's files stand alone
+            self._files.make_durable()
+            self._files.snapshot(self.machine.descriptors(), self.machine)
+            self.disk.unlink(posixpath.join(self.path, lay.OPERATIONS_FILE))
+            self.disk.sync_directory(self.path)
+
+    def _refuse_open_sessions(self, found: Survey) -> None:
+        machine = found.machine
+        places = sum(len(file.finished) for file in machine.files.values())
+        if machine.sessions or places:
+            raise RefusedError(
+                f"{len(machine.sessions)} sessions are open and {places} replayed ones are done out of turn, which the"
+                " note's files alone cannot keep",
+                file=self.path,
+                advice="Open the store without `strict` and end them first",
+            )
+
+    def _begin_log(self) -> None:
+        assert self._log is not None
+        self._files.make_durable()
+        base, sessions = self.machine.base()
+        self._log.begin(self.machine.last, base, sessions)
+
+    # Operations
+
+    def do(self, work: Work, operation: Operation, state_id: StateID | None = None) -> StateID:
+        """Apply an operation in memory and add it to what is handed in. The lock is held."""
+        state_id = state_id or self.machine.last.following()
+        work.effects += self.machine.apply(state_id, operation)
+        if self._log is not None:
+            work.events.append(ops.encode(state_id, operation))
+        return state_id
+
+    def submit(self, work: Work) -> Ticket[Work] | None:
+        """Hand in operations; None when nothing of them goes to the disk. The lock is held."""
+        self.failstop.check()
+        return self._group.submit(work) if work.events or work.effects else None
+
+    def wait(self, ticket: Ticket[Work] | None) -> None:
+        """Return when the operations are durable. The lock is not held."""
+        if ticket is not None:
+            self._group.wait(ticket)
+            self._checkpoint_if_due()
+
+    def drain(self) -> None:
+        """Write what was handed in and not yet waited for."""
+        self._group.drain()
+
+    def _flush(self, works: list[Work]) -> None:
+        effects = [effect for work in works for effect in work.effects]
+        with self.failstop.guard():
+            if self._log is None:
+                self._files.write_synced(effects)
+            else:
+                self._log.append([event for work in works for event in work.events])
+                self._files.write(effects)
+        for effect in effects:
+            if isinstance(effect, Written):
+                effect.file.visible = effect.offset + len(effect.data)
+        self._after()
+
+    # Checkpoints
+
+    def _checkpoint_if_due(self) -> None:
+        if self._log is None:
+            due = self._files.changes_end > self._log_bytes
+        else:
+            due = self._log.end > self._log_bytes or self._log.events > _EVENTS_MAX
+        if due and self._checkpointing.acquire(blocking=False):
+            try:
+                self._checkpoint(beside=True)
+            finally:
+                self._checkpointing.release()
+
+    def checkpoint(self) -> None:
+        """Bring the note's files up to date, and begin the logs anew."""
+        with self._checkpointing:
+            self._checkpoint(beside=False)
+
+    def _checkpoint(self, *, beside: bool) -> None:
+        if beside and self._log is not None:
+            self._group.drain()
+        with self.lock:
+            self.failstop.check()
+            if self._log is None:
+                self._mark_snapshot()
+            self._group.drain()
+            with self.failstop.guard():
+                self._write_state()
+
+    def rebase(self, machine: Machine, gone: Iterable[str]) -> None:
+        """Put another state in the place of this one, whose files are there and durable. The lock is held.
+
+        The checkpoint decides: before it new files are leftovers, behind it those that are `gone`.
+        """
+        self._group.drain()
+        with self.failstop.guard():
+            self.machine = machine
+            self._write_state()
+            self._files.remove(gone)
+        self._show_all()
+
+    def _write_state(self) -> None:
+        """The log decides first, so that the note's files are never ahead of it."""
+        if self._log is not None:
+            self._begin_log()
+        self._files.snapshot(self.machine.descriptors(), self.machine)
+
+    def _mark_snapshot(self) -> None:
+        """Let a live file be the last that was touched.
+
+        A crash may come between the new snapshot and the empty log. The log is then skipped up to the greatest state
+        id in the snapshot, and a file that was deleted has none there.
+        """
+        files = self.machine.files.values()
+        if files and max(file.last_id for file in files) < self.machine.last:
+            work = Work()
+            newest = max(files, key=lambda file: file.last_id)
+            self.do(work, lay.Shift(newest.name, 0))
+            self._group.submit(work)
+
+    # Closing
+
+    def close(self) -> None:
+        """Write what was handed in; with an operation log the note's files are then complete."""
+        try:
+            if not self.failstop.failed:
+                self._group.drain()
+                if self._log is not None and self._log.events:
+                    self.checkpoint()
+        finally:
+            self.failstop.close()
+            self._files.close()
+            if self._log is not None:
+                self._log.close()
+            self._lock_file.close()
+
+    def log_view(self) -> memoryview:
+        """The operation log as it is on disk. The lock is held."""
+        assert self._log is not None
+        self._group.drain()
+        return self._log.read()

@@ -1,0 +1,218 @@
+"""Two stores that become equal: operations by state id, or the files themselves where those are gone.
+
+A follower asks with its `Progress`. While the leader's operation log reaches back that far, the answer is
+`Operations`. Otherwise the leader ships what differs, in the order in which it last changed: of a file the records
+that are missing, then its descriptor; of a session that is open all of it. `Settled` comes last, and with it the
+follower is where the leader was when it was asked.
+
+The bytes travel as the application likes: every item is a plain tuple.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
+from flintlog.dialects.mpy6a.operations import Base, Open, Operation, Place
+from flintlog.dialects.mpy6a.replay import Machine
+from flintlog.dialects.mpy6a.store.engine import Engine
+from flintlog.dialects.mpy6a.store.errors import GapError
+from flintlog.disk import Disk, File
+from flintlog.errors import RefusedError
+
+_CHUNK = 1 << 20
+
+
+class Progress(NamedTuple):
+    """How far a store is."""
+
+    last: StateID
+    files: tuple[Descriptor, ...]
+    exhausted: int
+
+
+class Operations(NamedTuple):
+    """Operations that follow `after`, as events of `operations.log`."""
+
+    after: StateID
+    events: tuple[bytes, ...]
+
+
+class Records(NamedTuple):
+    """Bytes of a data file, or of the file of exhausted sessions."""
+
+    name: str
+    offset: int
+    data: bytes
+
+
+class Description(NamedTuple):
+    """A file whose records are all there."""
+
+    descriptor: Descriptor
+
+
+class Opened(NamedTuple):
+    """A session that is open."""
+
+    session: Open
+
+
+class Settled(NamedTuple):
+    """The end: where the leader was, which files it had, and what was done with out of turn."""
+
+    last: StateID
+    names: tuple[str, ...]
+    finished: tuple[Place, ...]
+    exhausted: int
+
+
+Item = Operations | Records | Description | Opened | Settled
+
+
+# The leader's side
+
+
+def operations_after(view: memoryview, last: StateID, state_id: StateID) -> Operations | None:
+    """What follows `state_id` in an operation log; None when the log does not reach back that far."""
+    events = scan.scan_log(view, checked=True).events
+    base = ops.decode_base(view[int(events.payload[0]) : events.end(0)])
+    if not events.state_id(0) <= state_id <= last:
+        return None
+    newer = (events.term > state_id.term) | ((events.term == state_id.term) & (events.index > state_id.index))
+    newer[: base.sessions + 1] = False
+    rows = newer.nonzero()[0].tolist()
+    return Operations(state_id, tuple(bytes(view[int(events.offset[row]) : events.end(row)]) for row in rows))
+
+
+class Shipment:
+    """What differs between a leader and a follower at one moment. The leader goes on while it is shipped."""
+
+    def __init__(self, disk: Disk, directory: str, machine: Machine, progress: Progress) -> None:
+        known = {item.name: item for item in progress.files}
+        base, sessions = machine.base()
+        self._opened: dict[str, File] = {}
+        self._parts: list[tuple[StateID, Descriptor | Open, int]] = []
+        for descriptor in base.descriptors:
+            theirs = known.get(descriptor.name)
+            if theirs == descriptor:
+                continue
+            begin = theirs.length if theirs is not None and theirs.id == descriptor.id else 0
+            self._parts.append((descriptor.last_id, descriptor, begin))
+            if begin < descriptor.length:
+                self._opened[descriptor.name] = disk.open(posixpath.join(directory, descriptor.name))
+        self._parts += [(session.last_change, session, 0) for session in sessions]
+        self._parts.sort(key=lambda part: part[0])
+        self._aside = (progress.exhausted, machine.exhausted)
+        if self._aside[0] < self._aside[1]:
+            self._opened[lay.EXHAUSTED_FILE] = disk.open(posixpath.join(directory, lay.EXHAUSTED_FILE))
+        self._settled = Settled(machine.last, tuple(machine.files), base.finished, machine.exhausted)
+
+    def items(self) -> Iterator[Item]:
+        try:
+            for _, part, begin in self._parts:
+                if isinstance(part, Open):
+                    yield Opened(part)
+                else:
+                    yield from self._records(part.name, begin, part.length)
+                    yield Description(part)
+            yield from self._records(lay.EXHAUSTED_FILE, *self._aside)
+            yield self._settled
+        finally:
+            for file in self._opened.values():
+                file.close()
+
+    def _records(self, name: str, begin: int, end: int) -> Iterator[Records]:
+        for at in range(begin, end, _CHUNK):
+            yield Records(name, at, self._opened[name].pread(min(_CHUNK, end - at), at))
+
+
+# The follower's side
+
+
+def read_event(event: bytes) -> tuple[StateID, Operation]:
+    """An operation as it travels; a damaged one is refused."""
+    view = memoryview(event)
+    try:
+        size, at = lay.read_uvarint(view, lay.EVENT_HEADER_SIZE)
+        if at + size != len(view) or not ops.is_whole(view):
+            raise MalformedError("checksum", "its checksum does not fit")
+        return lay.read_state_id(view, 0), ops.decode(view[at:])
+    except MalformedError as problem:
+        raise RefusedError(
+            f"an operation arrived damaged: {problem.message}", advice="Send it again"
+        ) from problem
+
+
+class Arrival:
+    """What a leader ships, written beside what the follower has; it counts with the last item."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._own = dict(engine.machine.files)
+        self._received: dict[str, int] = {}
+        self._descriptors: dict[str, Descriptor] = {}
+        self._sessions: list[Open] = []
+        self._files: dict[str, File] = {}
+
+    def take(self, item: Records | Description | Opened) -> None:
+        match item:
+            case Records(name, offset, data):
+                self._write(name, offset, data)
+            case Description(descriptor):
+                self._descriptors[descriptor.name] = descriptor
+                if descriptor.name not in self._own:
+                    self._write(descriptor.name, self._end(descriptor.name), b"")  # it may have no records
+                if self._end(descriptor.name) != descriptor.length:
+                    raise GapError(f"{descriptor.name} is described before its records are all there")
+            case Opened(session):
+                self._sessions.append(session)
+
+    def settle(self, item: Settled) -> tuple[Machine, list[str]]:
+        """The state that the leader had, durable as far as the files go; and the files that are no more."""
+        descriptors = []
+        for name in item.names:
+            known = self._own.get(name)
+            found = self._descriptors.get(name) or (known.descriptor() if known is not None else None)
+            if found is None:
+                raise GapError(f"{name} was never described")
+            descriptors.append(found)
+        self.close(sync=True)
+        self._engine.disk.sync_directory(self._engine.path)
+        base = Base(len(self._sessions), item.exhausted, tuple(descriptors), item.finished)
+        machine = Machine.of(item.last, base, self._sessions)
+        return machine, [name for name in self._own if name not in machine.files]
+
+    def close(self, *, sync: bool = False) -> None:
+        for file in self._files.values():
+            if sync:
+                file.sync()
+            file.close()
+        self._files.clear()
+
+    def _end(self, name: str) -> int:
+        known = self._own.get(name)
+        if name == lay.EXHAUSTED_FILE:
+            return self._received.get(name, self._engine.machine.exhausted)
+        return self._received.get(name, known.length if known is not None else 0)
+
+    def _write(self, name: str, offset: int, data: bytes) -> None:
+        if name != lay.EXHAUSTED_FILE and lay.parse_name(name) is None:
+            raise RefusedError(f"{name!r} is not the name of a data file")
+        if offset != self._end(name):
+            raise GapError(
+                f"{name} goes on at byte {self._end(name)}, not at {offset}",
+                advice="The two stores have different histories: begin with an empty directory",
+            )
+        file = self._files.get(name)
+        if file is None:
+            path = posixpath.join(self._engine.path, name)
+            file = self._files[name] = self._engine.disk.open(path, "create")
+            file.truncate(offset)
+        file.pwrite(data, offset)
+        self._received[name] = offset + len(data)

@@ -1,0 +1,277 @@
+"""The files of the note, open for writing: data files, the change log, the snapshot of descriptors.
+
+They are written in one of two ways.
+
+*Beside an operation log* nothing here is synced one by one: the log has every operation until `make_durable`, and
+opening writes again what a crash took.
+
+*Alone*, as the note has it, each write is durable in its order: records before a change that rests on them, the
+creation of a file before its first record, the change that deletes a file before the file. The formats have no
+checksums. So that a write which arrives in part cannot be taken for a whole one, it is made in two steps with a
+sync between: everything but one byte, without which the first record or event is none, and then that byte. In a
+record it is the highest byte of the replay time (without it the record would be due before its predecessor); in
+an event the payload's length.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.layout import Descriptor
+from flintlog.dialects.mpy6a.operations import Bytes
+from flintlog.dialects.mpy6a.replay import Created, Effect, Logged, Machine, Removed, SetAside, Written
+from flintlog.dialects.mpy6a.survey import Behind, Survey
+from flintlog.disk import Disk, File
+
+_FRAME, _LIMIT = lay.CHANGES_FRAME
+
+
+class NoteFiles:
+    """Carries out effects. Its callers serialise the calls."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._open_files: dict[str, File] = {}
+        self._dirty: set[str] = set()
+        self._names_dirty = False
+        self._frame = _FRAME
+        self._changes: File | None = None
+        self.changes_end = 0
+
+    # Opening
+
+    def recover(self, found: Survey, behind: Behind) -> None:
+        """Write what the operation log has and these files lack; a crash in here leaves the log as it was."""
+        for file in found.machine.files.values():
+            tail = behind.tails.get(file.name, [])
+            if tail or found.listing.data.get(file.name) != file.length:
+                self._make_equal(file.name, behind.synced[file.name], tail, file.length)
+        if found.listing.known.get(lay.EXHAUSTED_FILE, 0) != found.machine.exhausted or behind.set_aside:
+            self._make_equal(lay.EXHAUSTED_FILE, behind.exhausted, behind.set_aside, found.machine.exhausted)
+        snapshot = lay.encode_snapshot(behind.descriptors)
+        if found.view(lay.SNAPSHOT_FILE) != snapshot:
+            self._publish(lay.SNAPSHOT_FILE, snapshot)
+        changes = lay.encode_log_header(_FRAME, _LIMIT)
+        changes += self._framed(len(changes), behind.changes)
+        if found.view(lay.CHANGES_FILE) != changes:
+            self._publish(lay.CHANGES_FILE, changes)
+        self._open_changes(len(changes), _FRAME)
+        self._names_dirty = True
+
+    def take_over(self, found: Survey) -> None:
+        """Cut what is torn, and make durable what was read: nobody may build on what a crash could take."""
+        for file in found.machine.files.values():
+            if file.written:
+                handle = self._handle(file.name)
+                if handle.size() != file.length:
+                    handle.truncate(file.length)
+                handle.sync()
+        if lay.EXHAUSTED_FILE in found.listing.known:
+            handle = self._handle(lay.EXHAUSTED_FILE)
+            handle.truncate(found.machine.exhausted)
+            handle.sync()
+        if found.log is None:
+            self.begin_changes()
+        else:
+            end = found.log.end
+            self._open_changes(end, found.log.frame)
+            assert self._changes is not None
+            if self._changes.size() != end:
+                self._changes.truncate(end)
+            self._changes.sync()
+        self._sync_names()
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Files that no descriptor names. Durable: their names may be given out again."""
+        for name in names:
+            self._remove(name)
+        self._sync_names()
+
+    def _make_equal(self, name: str, synced: int, tail: Sequence[Bytes], length: int) -> None:
+        handle = self._handle(name)
+        missing = b"".join(tail)
+        if missing and handle.pread(len(missing), synced) != missing:
+            handle.pwrite(missing, synced)
+        if handle.size() != length:
+            handle.truncate(length)
+        self._dirty.add(name)
+
+    # Writing
+
+    def write(self, effects: Iterable[Effect]) -> None:
+        """Carry out effects whose operations are durable elsewhere."""
+        events: list[bytes] = []
+        for effect in effects:
+            match effect:
+                case Written(file, offset, data):
+                    self._handle(file.name).pwrite(data, offset)
+                    self._dirty.add(file.name)
+                case Logged(event):
+                    events.append(event)
+                case Created(name):
+                    self._create(name)
+                case Removed(name):
+                    self._remove(name)
+                case SetAside(offset, data):
+                    self._handle(lay.EXHAUSTED_FILE).pwrite(data, offset)
+                    self._dirty.add(lay.EXHAUSTED_FILE)
+        if events:
+            data = self._framed(self.changes_end, events)
+            assert self._changes is not None
+            self._changes.pwrite(data, self.changes_end)
+            self.changes_end += len(data)
+
+    def write_synced(self, effects: Iterable[Effect]) -> None:
+        """Carry out effects, durable on return and in an order that a crash can cut anywhere."""
+        records: dict[str, list[Written | SetAside]] = {}
+        events: list[bytes] = []
+        created: set[str] = set()
+        for effect in effects:
+            match effect:
+                case Written(file, _, _):
+                    name = file.name
+                    if name in created:
+                        self._settle(records, events, created)
+                    records.setdefault(name, []).append(effect)
+                case SetAside(_, _):
+                    records.setdefault(lay.EXHAUSTED_FILE, []).append(effect)
+                case Logged(event):
+                    events.append(event)
+                case Created(name):
+                    created.add(name)
+                case Removed(name):
+                    self._settle(records, events, created)
+                    self._remove(name)
+                    # Its name may be given out again, and then the old records must not come back under it.
+                    self._sync_names()
+        self._settle(records, events, created)
+
+    def _settle(
+        self, records: dict[str, list[Written | SetAside]], events: list[bytes], created: set[str]
+    ) -> None:
+        self._write_records(records)
+        self._write_events(events)
+        for name in created:
+            self._create(name)
+        if created:
+            self._sync_names()
+        records.clear()
+        events.clear()
+        created.clear()
+
+    def _write_records(self, records: dict[str, list[Written | SetAside]]) -> None:
+        commits: list[tuple[File, int, bytes]] = []
+        for name, pieces in records.items():
+            data = bytearray(b"".join(piece.data for piece in pieces))
+            commit = (int.from_bytes(data[:8], "little").bit_length() + 7) // 8 - 1
+            handle, offset = self._handle(name), pieces[0].offset
+            commits.append((handle, offset + commit, bytes(data[commit : commit + 1])))
+            data[commit] = 0
+            handle.pwrite(data, offset)
+            handle.sync()
+        if self._names_dirty:
+            self._sync_names()
+        for handle, offset, byte in commits:
+            handle.pwrite(byte, offset)
+            handle.sync()
+
+    def _write_events(self, events: list[bytes]) -> None:
+        if not events:
+            return
+        file = self._changes
+        assert file is not None
+        data = bytearray(self._framed(self.changes_end, events))
+        commit = lay.padding_before(self.changes_end, self._frame, len(events[0])) + lay.EVENT_HEADER_SIZE
+        byte = bytes(data[commit : commit + 1])
+        data[commit] = 0
+        file.pwrite(data, self.changes_end)
+        file.sync()
+        file.pwrite(byte, self.changes_end + commit)
+        file.sync()
+        self.changes_end += len(data)
+
+    def _framed(self, at: int, events: Iterable[bytes]) -> bytes:
+        parts = []
+        for event in events:
+            padding = lay.padding_before(at, self._frame, len(event))
+            parts += [bytes(padding), event]
+            at += padding + len(event)
+        return b"".join(parts)
+
+    # Snapshots
+
+    def make_durable(self) -> None:
+        """Everything written so far is durable on return."""
+        for name in sorted(self._dirty):
+            self._handle(name).sync()
+        self._dirty.clear()
+        if self._names_dirty:
+            self._sync_names()
+
+    def snapshot(self, descriptors: Sequence[Descriptor], machine: Machine) -> None:
+        """Put descriptors in the place of the old snapshot, then begin the change log anew."""
+        self._publish(lay.SNAPSHOT_FILE, lay.encode_snapshot(descriptors))
+        self.begin_changes()
+        for name in [name for name in self._open_files if name != lay.EXHAUSTED_FILE]:
+            known = machine.files.get(name)
+            if known is None or not known.written:
+                self._close(name)
+
+    def begin_changes(self) -> None:
+        """An empty change log."""
+        header = lay.encode_log_header(_FRAME, _LIMIT)
+        self._publish(lay.CHANGES_FILE, header)
+        self._open_changes(len(header), _FRAME)
+
+    # Names
+
+    def _sync_names(self) -> None:
+        self._disk.sync_directory(self._directory)
+        self._names_dirty = False
+
+    def _open_changes(self, end: int, frame: int) -> None:
+        if self._changes is not None:
+            self._changes.close()
+        self._changes = self._disk.open(self._path(lay.CHANGES_FILE), "write")
+        self.changes_end = end
+        self._frame = frame
+
+    def _publish(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        self._disk.publish(path, [data], scratch=path + lay.SCRATCH_SUFFIX)
+
+    def _create(self, name: str) -> None:
+        self._handle(name).truncate(0)
+        self._dirty.add(name)
+        self._names_dirty = True
+
+    def _remove(self, name: str) -> None:
+        self._close(name)
+        self._dirty.discard(name)
+        if self._disk.stat(self._path(name)) is not None:
+            self._disk.unlink(self._path(name))
+            self._names_dirty = True
+
+    def _handle(self, name: str) -> File:
+        handle = self._open_files.get(name)
+        if handle is None:
+            handle = self._open_files[name] = self._disk.open(self._path(name), "create")
+            self._names_dirty = True
+        return handle
+
+    def _close(self, name: str) -> None:
+        handle = self._open_files.pop(name, None)
+        if handle is not None:
+            handle.close()
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._directory, name)
+
+    def close(self) -> None:
+        for name in list(self._open_files):
+            self._close(name)
+        if self._changes is not None:
+            self._changes.close()

@@ -1,0 +1,109 @@
+"""`operations.log`, open for writing: a checkpoint, and every operation since.
+
+A commit is one write and one sync; each event has a checksum, so what arrived in part is known. A checkpoint is a new
+file that takes the name by a rename: at every moment one whole log stands there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.layout import StateID
+from flintlog.dialects.mpy6a.operations import Base, Open
+from flintlog.dialects.mpy6a.scan import COMMIT_BYTES_MAX
+from flintlog.disk import Disk, File
+
+_FRAME, _LIMIT = lay.OPERATIONS_FRAME
+RESERVE_BYTES = 1 << 18
+_SMALL_WRITE_BYTES = 1 << 16  # what a large write gains from not growing the file is lost to the zeros
+
+
+class OperationLog:
+    """Appends events. Its callers serialise the calls."""
+
+    def __init__(self, disk: Disk, directory: str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self._disk = disk
+        self._path = posixpath.join(directory, lay.OPERATIONS_FILE)
+        self._reserve_bytes = reserve_bytes
+        self._file: File
+        self.end = 0
+        self.events = 0  # since the checkpoint
+        self._reserved = 0  # the file reaches up to here
+
+    def open(self, end: int, events: int) -> None:
+        """Go on behind `end`: what stands there is cut, and what was read is made durable."""
+        self._file = self._disk.open(self._path, "write")
+        if self._file.size() != end:
+            self._file.truncate(end)
+        self._file.sync()
+        self.end = self._reserved = end
+        self.events = events
+
+    def begin(self, state_id: StateID, base: Base, sessions: Iterable[Open]) -> None:
+        """Put a new log in the place of the old one, with nothing but a checkpoint."""
+        file = self._disk.create_scratch(self._path + lay.SCRATCH_SUFFIX)
+        end = 0
+        for chunk in _framed(0, _checkpoint(state_id, base, sessions)):
+            file.pwrite(chunk, end)
+            end += len(chunk)
+        self._disk.install(file, self._path)
+        self.close()
+        self._file = file
+        self.end = self._reserved = end
+        self.events = 0
+
+    def append(self, events: Sequence[bytes]) -> None:
+        """Write events behind the last one; they are durable on return."""
+        held: list[bytes] = []
+        size = 0
+        for event in events:
+            if size and size + len(event) > COMMIT_BYTES_MAX:
+                self._commit(held)
+                held, size = [], 0
+            held.append(event)
+            size += len(event)
+        self._commit(held)
+        self.events += len(events)
+
+    def _commit(self, events: list[bytes]) -> None:
+        data = b"".join(_framed(self.end, events))
+        end = self.end + len(data)
+        if end > self._reserved and len(data) <= _SMALL_WRITE_BYTES and self._reserve_bytes:
+            # An fsync of a file that grew must write its new length too: the next writes stay inside these zeros.
+            self._file.pwrite(data + bytes(self._reserve_bytes), self.end)
+            self._reserved = end + self._reserve_bytes
+        else:
+            self._file.pwrite(data, self.end)
+            self._reserved = max(self._reserved, end)
+        self._file.sync()
+        self.end = end
+
+    def read(self) -> memoryview:
+        """The log as it stands on disk."""
+        return memoryview(self._file.pread(self.end, 0))
+
+    def close(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+
+
+def _checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Iterator[bytes]:
+    yield lay.encode_log_header(_FRAME, _LIMIT)
+    yield ops.encode_base(state_id, base)
+    for session in sessions:
+        yield ops.encode_open(state_id, session)
+
+
+def _framed(at: int, events: Iterable[bytes]) -> Iterator[bytes]:
+    """Events from `at` on, with the zeros that keep each in one frame."""
+    for event in events:
+        padding = (
+            lay.padding_before(at, _FRAME, len(event)) if at else 0
+        )  # the header stands before the frames
+        if padding:
+            yield bytes(padding)
+        yield event
+        at += padding + len(event)

@@ -1,0 +1,663 @@
+"""`SessionStore`: sessions that come back when their time comes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from flintlog.core.finding import Finding
+from flintlog.dialects.mpy6a import batch, compaction, scan
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.batch import Payloads
+from flintlog.dialects.mpy6a.compaction import Merge
+from flintlog.dialects.mpy6a.files import SCRATCH_DATA
+from flintlog.dialects.mpy6a.layout import MalformedError, Record, StateID
+from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.store.engine import Engine, Work
+from flintlog.dialects.mpy6a.store.errors import (
+    GapError,
+    NotLeadingError,
+    SessionFinishedError,
+    SessionTooLongError,
+    TimeUnknownError,
+    TopicUnknownError,
+)
+from flintlog.dialects.mpy6a.store.following import (
+    Arrival,
+    Item,
+    Operations,
+    Progress,
+    Settled,
+    Shipment,
+    operations_after,
+    read_event,
+)
+from flintlog.dialects.mpy6a.store.operation_log import RESERVE_BYTES
+from flintlog.dialects.mpy6a.store.reader import DueReader, Piece
+from flintlog.dialects.mpy6a.store.replays import RUN_BYTES_MAX, Replays, Run
+from flintlog.dialects.mpy6a.store.session import Session, Topic, check_delay
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILE_BYTES = 64 << 20
+LOG_BYTES = 256 << 20
+SESSION_BYTES_MAX = 16 << 20
+_LONGEST_SLEEP = 3600.0
+_log = logging.getLogger(__name__)
+
+
+class IdRange(Sequence[StateID]):
+    """The ids of sessions that were put together."""
+
+    def __init__(self, first: StateID, count: int) -> None:
+        self.first = first
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> StateID: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[StateID]: ...
+
+    def __getitem__(self, at: int | slice) -> StateID | list[StateID]:
+        if isinstance(at, slice):
+            return [self.first.following(index) for index in range(self._count)[at]]
+        return self.first.following(range(self._count)[at])
+
+
+class SessionStore:
+    """Unfinished sessions of one process, or of the leader of several. Thread-safe; threads share the syncs.
+
+    Time is what `clock` says, or what was last told with `tick`, `due` or a `now`: the store reads no clock of its own.
+
+    What was acknowledged survives a crash, also what was done to sessions that are open. With `strict` the
+    directory holds the note's files and nothing else: open sessions then live in memory only, and a replayed
+    session that was deleted while an older one of its file was not comes again after a crash.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        topics: Iterable[Topic] = (),
+        clock: Callable[[], float] | None = None,
+        on_exhausted: Callable[[Record], None] | None = None,
+        strict: bool = False,
+        follower: bool = False,
+        term: int | None = None,
+        file_bytes: int = FILE_BYTES,
+        log_bytes: int = LOG_BYTES,
+        reserve_bytes: int = RESERVE_BYTES,
+        disk: Disk | None = None,
+    ) -> None:
+        self.topics = {topic.number: topic for topic in topics}
+        self._clock = clock
+        self._told: float | None = None
+        self._on_exhausted = on_exhausted or _warn
+        self._file_bytes = file_bytes
+        self._changed = threading.Condition()
+        self._leads = False
+        self._closed = False
+        disk = disk or Disk()
+        self._engine = Engine(
+            disk,
+            disk.resolve(path),
+            strict=strict,
+            log_bytes=log_bytes,
+            reserve_bytes=reserve_bytes,
+            after=self._wake,
+        )
+        self._begin_reading()
+        if not follower:
+            try:
+                # The note's files do not say how many state ids a term has given out, so a new one is begun.
+                self.lead(term if term is not None else self.last.term + (1 if strict else 0))
+            except BaseException:
+                self._engine.close()
+                raise
+
+    def _begin_reading(self) -> None:
+        engine = self._engine
+        self._reader = DueReader(engine.disk, engine.path, engine.machine)
+
+    # What is here
+
+    @property
+    def path(self) -> str:
+        return self._engine.path
+
+    @property
+    def last(self) -> StateID:
+        """The state id of the last operation."""
+        return self._engine.machine.last
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What opening found and healed."""
+        return self._engine.findings
+
+    def sessions(self) -> list[Session]:
+        """The sessions that are open and were never stored, oldest first: an application takes them up again."""
+        with self._engine.lock:
+            found = sorted(self._engine.machine.sessions.items())
+            return [Session(self, item.id, item.topic) for _, item in found if item.place is None]
+
+    def exhausted(self) -> Iterator[Record]:
+        """The sessions that were replayed too often and set aside, in that order."""
+        self._engine.drain()
+        end = self._engine.machine.exhausted
+        if not end:
+            return
+        with self._engine.disk.open(f"{self.path}/{lay.EXHAUSTED_FILE}") as file:
+            view = file.view(copy=True)[:end]
+        for records, _ in scan.record_batches(view, ordered=False):
+            for at in records.offset.tolist():
+                yield lay.read_record(view, at)[0]
+
+    # Leading
+
+    def lead(self, term: int) -> None:
+        """Take operations from the application, with state ids of this term."""
+        with self._engine.lock:
+            self._engine.failstop.check()
+            machine = self._engine.machine
+            if term < machine.last.term or not 0 < term <= lay.UINT64_MAX:
+                raise RefusedError(
+                    f"term {term} cannot follow term {machine.last.term}",
+                    file=self.path,
+                    advice="Lead a later term",
+                )
+            if term > machine.last.term:
+                machine.last = StateID(term, 0)
+            self._leads = True
+            self._begin_reading()
+            work = Work()
+            for name in list(machine.files):  # a crash can come between the end of a session and the shift
+                self._advance(work, name)
+            self._engine.submit(work)
+
+    @contextmanager
+    def _leading(self) -> Iterator[None]:
+        with self._engine.lock:
+            self._engine.failstop.check()
+            if not self._leads:
+                raise NotLeadingError(
+                    "a follower takes operations from its leader only",
+                    file=self.path,
+                    advice="Use `lead` first",
+                )
+            yield
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Say what time it is."""
+        self._now(now)
+
+    def _now(self, now: float | None) -> float:
+        if now is None:
+            now = self._clock() if self._clock is not None else self._told
+        if now is None:
+            raise TimeUnknownError(
+                "the store was not told what time it is", advice="Give it a clock (clock=time.time), or `now`"
+            )
+        if not 0 < now < lay.TIME_MAX - lay.DELAY_MAX:
+            raise UsageError(f"{now} is not a time in seconds since 1970")
+        self._told = now
+        return now
+
+    def _due_after(self, delay: int, now: float | None) -> int:
+        """When a session that is stored now is due; never before those of its delay that were stored earlier."""
+        return max(math.ceil(self._now(now)) + delay, self._engine.machine.latest_time(delay))
+
+    def delay_of(self, topic: int, delay: int | None) -> int:
+        """How long a session waits: as it is told, or as its topic says."""
+        return check_delay(delay) if delay is not None else self._topic(topic).delay
+
+    def _topic(self, number: int) -> Topic:
+        topic = self.topics.get(number)
+        if topic is None:
+            known = ", ".join(map(str, sorted(self.topics))) or "none"
+            raise TopicUnknownError(
+                f"there is no topic {number}", advice=f"Known: {known}. Name it in `topics`"
+            )
+        return topic
+
+    # New sessions
+
+    def new(self, topic: int, data: bytes = b"") -> Session:
+        """Begin a session; durable on return."""
+        self._topic(topic)
+        _check_size(len(data))
+        with self._leading():
+            work = Work()
+            state_id = self._engine.do(work, ops.New(topic, bytes(data)))
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+        return Session(self, state_id, topic)
+
+    def put(self, topic: int, data: bytes, *, delay: int | None = None, now: float | None = None) -> StateID:
+        """Begin a session and store it at once, in one operation; durable on return. Returns its id."""
+        self._topic(topic)
+        delay = self.delay_of(topic, delay)
+        _check_size(len(data))
+        with self._leading():
+            work = Work()
+            due = self._due_after(delay, now)
+            self._make_room(work, delay, due)
+            state_id = self.last.following()
+            self._engine.do(work, ops.Put(delay, 1, lay.encode_record(Record(due, state_id, topic, 0, data))))
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+        return state_id
+
+    def put_many(
+        self,
+        topic: int,
+        data: Sequence[bytes] | pa.Array | pa.ChunkedArray,
+        *,
+        delay: int | None = None,
+        now: float | None = None,
+    ) -> list[IdRange]:
+        """Begin many sessions and store them; durable on return. `data` is a list, or an Arrow column.
+
+        Returns the ids in ranges that follow each other.
+        """
+        self._topic(topic)
+        delay = self.delay_of(topic, delay)
+        payloads = Payloads.of(data)
+        _check_size(int(payloads.length.max(initial=0)))
+        ranges = []
+        with self._leading():
+            work = Work()
+            due = self._due_after(delay, now)
+            for part in payloads.split(RUN_BYTES_MAX):
+                self._make_room(work, delay, due)
+                ids = IdRange(self.last.following(), len(part))
+                self._engine.do(
+                    work, ops.Put(delay, len(part), batch.encode_new(due, ids.first, topic, part))
+                )
+                ranges.append(ids)
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+        return ranges
+
+    # Open sessions
+
+    def changed_data(self, session: Session) -> bytes | None:
+        """What an open session holds; None when it holds what its record does."""
+        with self._engine.lock:
+            item = self._engine.machine.sessions.get(session.id)
+            return item.data if item is not None and item.place == session.place else None
+
+    def change(self, session: Session, data: bytes, *, replace: bool) -> None:
+        """Append to a session, or replace what it holds; durable on return."""
+        with self._leading():
+            self._check_open(session)
+            held = self._engine.machine.sessions.get(session.id)
+            before = 0 if replace else sum(map(len, held.parts)) if held else len(session.stored_data)
+            _check_size(before + len(data))
+            work = Work()
+            if held is None:
+                assert session.place is not None
+                assert session.replay_time is not None
+                record = Record(
+                    session.replay_time, session.id, session.topic, session.attempts, session.stored_data
+                )
+                self._engine.do(work, ops.Take(session.place, lay.encode_record(record)))
+            self._engine.do(work, (ops.Replace if replace else ops.Append)(session.id, bytes(data)))
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+
+    def delete(self, session: Session) -> None:
+        """End a session for good; durable on return."""
+        with self._leading():
+            self._check_open(session)
+            work = Work()
+            if session.place is None:
+                self._engine.do(work, ops.Drop(session.id))
+            else:
+                self._engine.do(work, ops.Finish(session.place))
+                self._advance(work, session.place.name)
+            session.ended = True
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+
+    def store(self, session: Session, delay: int | None = None, *, now: float | None = None) -> int:
+        """Let a session wait; durable on return. Returns its replay time."""
+        delay = self.delay_of(session.topic, delay)
+        with self._leading():
+            self._check_open(session)
+            work = Work()
+            due = self._due_after(delay, now)
+            self._make_room(work, delay, due)
+            if session.place is None:
+                self._engine.do(work, ops.Store(session.id, delay, due))
+            else:
+                record = Record(due, session.id, session.topic, session.attempts + 1, session.data)
+                self._engine.do(work, ops.Again(session.place, delay, lay.encode_record(record)))
+                self._advance(work, session.place.name)
+            session.ended = True
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+        return due
+
+    def _check_open(self, session: Session) -> None:
+        gone = session.place is None and session.id not in self._engine.machine.sessions
+        if session.ended or gone:
+            raise SessionFinishedError(
+                f"session {session.id} was deleted or stored already",
+                advice="Take it from `due` when it comes again",
+            )
+
+    # Replays
+
+    def next_due(self) -> int | None:
+        """When the next session is due, or was; None when none waits."""
+        with self._engine.lock:
+            self._engine.failstop.check()
+            return self._reader.next_due()
+
+    def due(self, now: float | None = None, limit: int = 100) -> list[Session]:
+        """Sessions whose replay time has come, in order over all delays, at most `limit`.
+
+        Each is to be ended with `delete` or `store`. What is not comes again when the store is opened the next time.
+        """
+        return [
+            Session(
+                self,
+                record.id,
+                record.topic,
+                attempts=record.attempts,
+                data=record.data,
+                replay_time=record.replay_time,
+                place=place,
+            )
+            for record, place in self.due_batch(now, limit).rows()
+        ]
+
+    def due_batch(self, now: float | None = None, limit: int = 100_000) -> Replays:
+        """Like `due`, for many: columns, to be ended together."""
+        if limit < 1:
+            raise UsageError(f"a limit of {limit} sessions gives none")
+        time = math.floor(self._now(now))
+        while True:
+            with self._leading():
+                pieces, order = self._reader.take(time, limit)
+                pieces = [self._with_changes(piece) for piece in pieces]
+                work = Work()
+                for piece in pieces:
+                    if not self._engine.machine.files[piece.file].flags & lay.READ:
+                        self._engine.do(work, lay.OpenToRead(piece.file))
+                spent = self._set_aside(work, pieces)
+                self._engine.submit(work)  # nobody waits for the mark that a file is read
+            if not spent.any():
+                return Replays(self, pieces, order)
+            self._engine.drain()
+            for record, _ in Replays(self, pieces, order[spent[order]]).rows():
+                self._on_exhausted(record)
+            order = order[~spent[order]]
+            if len(order):
+                return Replays(self, pieces, order)
+
+    def replays(self, *, limit: int = 100, wait: Callable[[float], None] | None = None) -> Iterator[Session]:
+        """Sessions as they become due, in a loop that sleeps until there is one and ends when the store is closed.
+
+        `wait` sleeps in place of the store, which wakes up early when a session is stored.
+        """
+        if self._clock is None:
+            raise TimeUnknownError(
+                "an iterator that waits needs a clock", advice="Open the store with clock=time.time"
+            )
+        while not self._closed:
+            sessions = self.due(limit=limit)
+            yield from sessions
+            if not sessions:
+                self._sleep(wait)
+
+    def _sleep(self, wait: Callable[[float], None] | None) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            head = self.next_due()
+            seconds = _LONGEST_SLEEP if head is None else head - self._now(None)
+            if wait is None and seconds > 0:
+                self._changed.wait(min(seconds, _LONGEST_SLEEP))
+        if wait is not None and seconds > 0:
+            wait(seconds)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _with_changes(self, piece: Piece) -> Piece:
+        """The piece with what was done to its sessions before the store was opened."""
+        for (name, offset), session in self._engine.machine.taken.items():
+            if name == piece.file:
+                piece = piece.changed(offset, session.data)
+        return piece
+
+    def _set_aside(self, work: Work, pieces: list[Piece]) -> np.ndarray:
+        """Take out what was replayed too often; returns which rows of all pieces."""
+        limits = [(item.number, item.attempts_max) for item in self.topics.values() if item.attempts_max]
+        spent = [np.zeros(len(piece.records), np.bool_) for piece in pieces]
+        for piece, mine in zip(pieces, spent, strict=True):
+            for number, most in limits:
+                mine |= (piece.records.topic == number) & (piece.records.attempts >= most)
+            for row in np.flatnonzero(mine).tolist():
+                self._engine.do(work, ops.Exhaust(piece.place(row), lay.encode_record(piece.record(row))))
+                self._advance(work, piece.file)
+        return np.concatenate(spent) if spent else np.zeros(0, np.bool_)
+
+    def end_many(self, runs: Sequence[Run], now: float | None) -> None:
+        """End what was handed out together; durable on return."""
+        with self._leading():
+            work = Work()
+            for run in runs:
+                if run.delay:
+                    due = self._due_after(run.delay, now)
+                    self._make_room(work, run.delay, due)
+                    self._engine.do(work, ops.Again(run.place, run.delay, run.again(due)))
+                else:
+                    self._engine.do(work, ops.Finish(run.place))
+                self._advance(work, run.place.name)
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+
+    # Files
+
+    def _make_room(self, work: Work, delay: int, due: int) -> None:
+        """See to it that a file of this delay is written and not full."""
+        tail = self._engine.machine.tail(delay)
+        if tail is not None and tail.length < self._file_bytes:
+            return
+        if tail is not None:
+            self._engine.do(work, lay.StopWriting(tail.name))
+            self._drop_if_read(work, tail)
+        self._engine.do(work, lay.Create(delay, due - delay))
+
+    def _advance(self, work: Work, name: str) -> None:
+        """Shift the read position over what is done with."""
+        file = self._engine.machine.files[name]
+        while (size := file.finished.get(file.offset)) is not None:
+            self._engine.do(work, lay.Shift(name, size))
+        self._drop_if_read(work, file)
+
+    def _drop_if_read(self, work: Work, file: File) -> None:
+        if not file.written and file.offset == file.length:
+            self._engine.do(work, lay.Delete(file.name))
+
+    def rotate(self, delay: int, *, now: float | None = None) -> None:
+        """Stop writing the file of a delay and begin the next one; durable on return."""
+        with self._leading():
+            tail = self._engine.machine.tail(delay)
+            work = Work()
+            if tail is not None and tail.length:
+                due = self._due_after(delay, now)
+                self._engine.do(work, lay.StopWriting(tail.name))
+                self._drop_if_read(work, tail)
+                self._engine.do(work, lay.Create(delay, due - delay))
+            ticket = self._engine.submit(work)
+        self._engine.wait(ticket)
+
+    def compact(self) -> int:
+        """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
+
+        Files that sessions were handed out of since the store was opened stay as they are.
+        """
+        engine = self._engine
+        with self._leading():
+            engine.drain()
+            merges = compaction.plan(engine.machine, self._file_bytes, self._reader.in_use())
+            if not merges:
+                return 0
+            gone: list[str] = []
+            freed = 0
+            for merge in merges:
+                freed += merge.dead_bytes
+                gone += [file.name for file in merge.files]
+                name = self._write_merged(merge)
+                engine.machine.merge(self.last.following(), merge.files, name)
+            engine.rebase(engine.machine, gone)
+        return freed
+
+    def _write_merged(self, merge: Merge) -> str:
+        engine, first = self._engine, merge.files[0]
+        taken = {*engine.machine.files, *engine.disk.list(self.path)}
+        name = lay.data_name(merge.delay, first.replay - merge.delay, taken)
+
+        def chunks() -> Iterator[bytes]:
+            for file in merge.files:
+                with engine.disk.open(f"{self.path}/{file.name}") as opened:
+                    for begin, end in file.unread():
+                        yield from opened.chunks(begin, end)
+
+        with engine.failstop.guard():
+            engine.disk.publish(
+                f"{self.path}/{name}", chunks(), scratch=f"{self.path}/{SCRATCH_DATA}{lay.SCRATCH_SUFFIX}"
+            )
+        return name
+
+    # Two stores
+
+    def progress(self) -> Progress:
+        """How far this store is, for `catch_up` of another."""
+        with self._engine.lock:
+            machine = self._engine.machine
+            return Progress(machine.last, tuple(machine.descriptors()), machine.exhausted)
+
+    def catch_up(self, progress: Progress) -> Iterator[Item]:
+        """What a store that is so far behind needs to become as this one is now; hand it to its `receive`."""
+        engine = self._engine
+        with engine.lock:
+            engine.failstop.check()
+            engine.drain()
+            found = None if engine.strict else operations_after(engine.log_view(), self.last, progress.last)
+            shipment = None if found else Shipment(engine.disk, self.path, engine.machine, progress)
+        if found is not None:
+            yield found
+        elif shipment is not None:
+            yield from shipment.items()
+
+    def receive(self, items: Iterable[Item]) -> StateID:
+        """Take what `catch_up` of the leader gives; durable on return. Returns the state id that is reached.
+
+        When it is interrupted the store is as it was before, or after the last operations that came whole.
+        """
+        with self._engine.lock:
+            self._check_following()
+            arrival = Arrival(self._engine)
+            try:
+                for item in items:
+                    if isinstance(item, Operations):
+                        self.apply(item)
+                    elif isinstance(item, Settled):
+                        machine, gone = arrival.settle(item)
+                        self._engine.rebase(machine, gone)
+                    else:
+                        arrival.take(item)
+            finally:
+                arrival.close()
+            return self.last
+
+    def apply(self, operations: Operations) -> StateID:
+        """Do what the leader did, with its state ids; durable on return. What was done before is left out."""
+        engine = self._engine
+        with engine.lock:
+            self._check_following()
+            if operations.after > self.last:
+                raise GapError(
+                    f"the operations follow {operations.after}, and this store is at {self.last}",
+                    file=self.path,
+                    advice="Use `catch_up` of the leader",
+                )
+            work = Work()
+            for event in operations.events:
+                state_id, operation = read_event(event)
+                if state_id > self.last:
+                    try:
+                        engine.do(work, operation, state_id)
+                    except MalformedError as problem:
+                        engine.submit(work)
+                        raise GapError(
+                            f"operation {state_id} does not fit: {problem.message}",
+                            file=self.path,
+                            advice="The two stores have different histories: begin with an empty directory",
+                        ) from problem
+            ticket = engine.submit(work)
+        engine.wait(ticket)
+        return self.last
+
+    def _check_following(self) -> None:
+        self._engine.failstop.check()
+        if self._leads:
+            raise NotLeadingError(
+                "a leader takes operations from nobody", file=self.path, advice="Open it with follower=True"
+            )
+
+    def snapshot(self) -> None:
+        """Write the descriptors to the snapshot and begin the logs anew."""
+        self._engine.checkpoint()
+
+    def close(self) -> None:
+        """Write what was handed in and let go of the directory."""
+        if not self._closed:
+            self._closed = True
+            self._wake()
+            self._engine.close()
+
+    def __enter__(self) -> SessionStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _check_size(size: int) -> None:
+    if size > SESSION_BYTES_MAX:
+        raise SessionTooLongError(
+            f"a session of {size} bytes is too long", advice=f"Keep it under {SESSION_BYTES_MAX} bytes"
+        )
+
+
+def _warn(record: Record) -> None:
+    _log.warning(
+        "session %s of topic %d was replayed %d times and is set aside",
+        record.id,
+        record.topic,
+        record.attempts,
+    )

@@ -1,0 +1,415 @@
+"""A directory of sessions, looked at without changing it: what its files say together, and what is wrong.
+
+Where there is an `operations.log`, it decides. Its checkpoint names the files and how much of each was synced;
+its operations say what came behind. The snapshot, the change log and the ends of data files can then be behind,
+because they are not synced one by one: opening writes what they lack.
+
+Without one the note's rule holds: the snapshot, then the change log, then the ends of the files that are written.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.dialects.mpy6a import examine, scan
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.files import Listing, list_files
+from flintlog.dialects.mpy6a.layout import MalformedError, StateID
+from flintlog.dialects.mpy6a.operations import Bytes
+from flintlog.dialects.mpy6a.replay import (
+    Created,
+    Effect,
+    File,
+    Logged,
+    Machine,
+    Removed,
+    SetAside,
+    Written,
+)
+from flintlog.dialects.mpy6a.scan import Events, LogScan
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, RefusedError
+
+_LOOKS_MAX = 8
+
+
+@dataclass(slots=True)
+class Behind:
+    """What `operations.log` says that the other files may lack: it is written when the store is opened."""
+
+    descriptors: list[lay.Descriptor]  # of the checkpoint
+    synced: dict[str, int]  # how much of each data file was synced by the checkpoint
+    tails: dict[str, list[Bytes]] = field(default_factory=dict)  # what follows in each
+    changes: list[bytes] = field(default_factory=list)  # events of the change log since the checkpoint
+    exhausted: int = 0
+    set_aside: list[Bytes] = field(default_factory=list)
+
+    def note(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Written(file, _, data):
+                    self.tails.setdefault(file.name, []).append(data)
+                case Logged(event):
+                    self.changes.append(event)
+                case Created(name):
+                    self.synced[name] = 0
+                    self.tails.pop(name, None)
+                case Removed(name):
+                    self.synced.pop(name, None)
+                    self.tails.pop(name, None)
+                case SetAside(_, data):
+                    self.set_aside.append(data)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the verbs, and opening, know of a directory."""
+
+    disk: Disk
+    path: str
+    listing: Listing
+    machine: Machine = field(default_factory=Machine)
+    behind: Behind | None = None  # None: the note's files are all there is
+    log: LogScan | None = None  # of the log that decides
+    opened: int = 0  # events of its checkpoint that hold an open session
+    findings: list[Finding] = field(default_factory=list)
+    entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
+    waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
+    leftovers: tuple[str, ...] = ()
+    first: StateID | None = None  # the oldest position that the logs reach back to
+    _joined: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def log_name(self) -> str:
+        return lay.CHANGES_FILE if self.behind is None else lay.OPERATIONS_FILE
+
+    def refuse_damage(self) -> None:
+        """Raise for what would stop a store from opening."""
+        worst = gravest(self.findings)
+        if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+            raise worst.error(self.path)
+
+    def content(self, file: File) -> memoryview:
+        """The bytes of a data file up to its length, those that it lacks included."""
+        view = self.view(file.name, copy=file.written)
+        tail = self.behind.tails.get(file.name) if self.behind else None
+        if not tail or self.behind is None:
+            return view[: file.length]
+        synced = self.behind.synced[file.name]
+        missing = b"".join(tail)
+        if view[synced : file.length] == missing:
+            return view[: file.length]
+        return memoryview(b"".join((view[:synced], missing)))
+
+    def part(self, file: File, begin: int, end: int) -> memoryview:
+        """Some bytes of a data file, those that it lacks included."""
+        tail = self.behind.tails.get(file.name) if self.behind else None
+        if not tail or self.behind is None:
+            return self._read(file.name, begin, end)
+        synced = self.behind.synced[file.name]
+        if file.name not in self._joined:
+            self._joined[file.name] = b"".join(tail)
+        missing = memoryview(self._joined[file.name])[max(begin - synced, 0) : max(end - synced, 0)]
+        if begin >= synced:
+            return missing
+        return memoryview(b"".join((self._read(file.name, begin, min(end, synced)), missing)))
+
+    def _read(self, name: str, begin: int, end: int) -> memoryview:
+        with self.disk.open(posixpath.join(self.path, name)) as file:
+            return memoryview(file.pread(end - begin, begin))
+
+    def view(self, name: str, *, copy: bool = True) -> memoryview:
+        """The bytes of a file; one that may be cut meanwhile is copied."""
+        path = posixpath.join(self.path, name)
+        if self.disk.stat(path) is None:
+            return memoryview(b"")
+        with self.disk.open(path) as file:
+            return file.view(copy=copy)
+
+    def add(
+        self, severity: Severity, code: str, message: str, file: str | None = None, **more: object
+    ) -> None:
+        self.findings.append(Finding(severity, code, message, file, **more))  # type: ignore[arg-type]
+
+
+def survey(
+    disk: Disk, path: str, *, examine_bytes: int | None = None, progress: Progress = no_progress
+) -> Survey:
+    """Look at a directory. Data files are examined from the newest on, up to `examine_bytes` in all.
+
+    The last file of every chain is always examined: a writer must know where it ends.
+    """
+    for _ in range(_LOOKS_MAX):
+        before = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
+        found = _look(disk, path, examine_bytes, progress)
+        after = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
+        if (before and before.identity) == (after and after.identity):
+            break  # otherwise a live store made a checkpoint meanwhile
+    return found
+
+
+def survey_at(now: Survey, position: StateID) -> Survey:
+    """The same directory as it was when an operation was the last one."""
+    if position >= now.machine.last:
+        return now
+    past = Survey(now.disk, now.path, now.listing)
+    if now.behind is not None:
+        _read_operations(past, position)
+    else:
+        _read_note(past, position)
+    if past.first is not None and position < past.first:
+        log = "the checkpoint of the operation log" if now.behind is not None else "the snapshot"
+        raise RefusedError(
+            f"{position} is before {log}, which is at {past.first}",
+            file=now.path,
+            advice=f"Give a position from {past.first.term},{past.first.index} on",
+        )
+    examine.sort_chains(past)
+    for file in past.machine.files.values():
+        _refuse_gone(now, past, file, position)
+    return past
+
+
+def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> None:
+    """Sessions that waited in a file which was deleted since can be told when the operation log has them."""
+    present = now.machine.files.get(file.name)
+    if file.offset == file.length or (present is not None and present.id == file.id):
+        return
+    if past.behind is None or past.behind.synced[file.name] > file.offset:
+        raise RefusedError(
+            f"sessions that waited at {position} were read since, and their file was deleted",
+            file=posixpath.join(now.path, file.name),
+            advice="Give a later position, or restore a backup of that time",
+        )
+
+
+def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) -> Survey:
+    found = Survey(disk, path, list_files(disk, path))
+    try:
+        if lay.OPERATIONS_FILE in found.listing.known:
+            _read_operations(found)
+        elif found.listing.described:
+            _read_note(found)
+        elif found.listing.data:
+            raise DamageError(
+                "there are data files, and nothing that describes them",
+                code="descriptors-missing",
+                expected=f"{lay.SNAPSHOT_FILE} or {lay.CHANGES_FILE}",
+                found="neither",
+            )
+    except DamageError as error:
+        found.findings.append(damage_finding(error))
+        return found
+    examine.sort_chains(found)
+    examine.examine(found, examine_bytes, progress)
+    examine.compare_exhausted(found)
+    found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
+    for name in found.leftovers:
+        found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
+    return found
+
+
+# The note's rule: snapshot, change log
+
+
+def _read_note(found: Survey, until: StateID | None = None) -> None:
+    if lay.CHANGES_FILE not in found.listing.known:
+        raise DamageError(
+            "the change log is missing",
+            code="changes-missing",
+            file=lay.CHANGES_FILE,
+            expected="a log",
+            found="none",
+        )
+    files: dict[str, File] = {}
+    last = StateID(0, 0)
+    if lay.SNAPSHOT_FILE in found.listing.known:
+        for offset, descriptor in lay.read_snapshot(found.view(lay.SNAPSHOT_FILE)):
+            if descriptor.name in files:
+                raise DamageError(
+                    f"{descriptor.name} is described twice",
+                    code="snapshot-duplicate",
+                    file=lay.SNAPSHOT_FILE,
+                    offset=offset,
+                )
+            files[descriptor.name] = File.of(descriptor)
+            last = max(last, descriptor.last_id)
+    machine = found.machine = Machine(files.values(), last)
+    found.first = last if last.term else None
+    for file in files.values():
+        _measure(found, file)
+    view = found.view(lay.CHANGES_FILE)
+    if len(view):  # an empty one was never begun
+        read_changes(found, view, last, until)
+    if machine.last.term == 0:
+        machine.last = StateID(1, 0)
+
+
+def read_changes(
+    found: Survey, view: memoryview, snapshot: StateID, until: StateID | None = None
+) -> None:
+    """Apply the operations of a change log that come after a snapshot."""
+    log = found.log = _scan(found, view, checked=False)
+    machine = found.machine
+    previous = StateID(0, 0)
+    changes: list[tuple[int, StateID, lay.Change]] = []
+    deleted: dict[str, int] = {}  # the last row that deletes a file
+    for row in range(len(log.events)):
+        state_id = log.events.state_id(row)
+        with _At(lay.CHANGES_FILE, log.events, row):
+            if state_id <= previous:
+                raise MalformedError("order", f"it comes after {previous}")
+            previous = state_id
+            if state_id <= snapshot:
+                continue  # the snapshot has it: a crash came before the log was emptied
+            change = lay.read_change(_payload(view, log.events, row))
+            changes.append((row, state_id, change))
+            if isinstance(change, lay.Delete):
+                deleted[change.name] = row
+    for row, state_id, change in changes:
+        if until is not None and state_id > until:
+            break
+        with _At(lay.CHANGES_FILE, log.events, row):
+            if isinstance(change, lay.Shift | lay.StopWriting):
+                file = machine.files.get(change.name)
+                if deleted.get(change.name, -1) < row:
+                    _measure(found, file)
+                elif file is not None and isinstance(change, lay.Shift):
+                    file.length = max(
+                        file.length, file.offset + change.size
+                    )  # the file is gone, and its length too
+            machine.apply(state_id, change)
+    for file in machine.files.values():
+        _measure(found, file)
+
+
+def _measure(found: Survey, file: File | None) -> None:
+    """Set the length of a file that is written: no descriptor knows it."""
+    if file is not None and file.written:
+        file.length = max(found.listing.data.get(file.name, 0), file.length)
+
+
+def _scan(found: Survey, view: memoryview, *, checked: bool) -> LogScan:
+    name = lay.OPERATIONS_FILE if checked else lay.CHANGES_FILE
+    try:
+        log = scan.scan_log(view, checked=checked)
+    except MalformedError as problem:
+        raise DamageError(problem.message, code=f"log-{problem.code}", file=name, offset=0) from problem
+    damage = scan.judge_log(view, log, checked=checked)
+    if damage is not None:
+        at = log.end if damage.torn else log.stop.offset
+        severity = Severity.REPAIRABLE if damage.torn else Severity.CORRUPT
+        found.add(
+            severity,
+            damage.code,
+            damage.message,
+            name,
+            offset=at,
+            expected=damage.expected,
+            found=damage.found,
+        )
+    return log
+
+
+class _At:
+    """What is malformed inside is damage at an event of a log."""
+
+    def __init__(self, name: str, events: Events, row: int) -> None:
+        self._name, self._events, self._row = name, events, row
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MalformedError):
+            raise DamageError(
+                f"operation {self._events.state_id(self._row)}: {error.message}",
+                code=f"operation-{error.code}",
+                file=self._name,
+                offset=int(self._events.offset[self._row]),
+            ) from error
+
+
+def _payload(view: memoryview, events: Events, row: int) -> memoryview:
+    return view[int(events.payload[row]) : events.end(row)]
+
+
+# With an operation log
+
+
+def _read_operations(found: Survey, until: StateID | None = None) -> None:
+    view = found.view(lay.OPERATIONS_FILE)
+    log = found.log = _scan(found, view, checked=True)
+    if not len(log.events):
+        raise DamageError(
+            "the operation log has no checkpoint",
+            code="log-base",
+            file=lay.OPERATIONS_FILE,
+            offset=lay.LOG_HEADER_SIZE,
+        )
+    with _At(lay.OPERATIONS_FILE, log.events, 0):
+        base = ops.decode_base(_payload(view, log.events, 0))
+    sessions = []
+    for row in range(1, min(base.sessions, len(log.events)) + 1):
+        with _At(lay.OPERATIONS_FILE, log.events, min(row, len(log.events) - 1)):
+            if row == len(log.events):
+                raise MalformedError(
+                    "base", f"the checkpoint announces {base.sessions} sessions and has {row - 1}"
+                )
+            sessions.append(ops.decode_open(_payload(view, log.events, row)))
+    found.first = log.events.state_id(0)
+    found.opened = base.sessions
+    with _At(lay.OPERATIONS_FILE, log.events, 0):
+        found.machine = Machine.of(found.first, base, sessions)
+    found.behind = Behind(
+        list(base.descriptors),
+        {item.name: item.length for item in base.descriptors},
+        exhausted=base.exhausted,
+    )
+    for row in range(base.sessions + 1, len(log.events)):
+        state_id = log.events.state_id(row)
+        if until is not None and state_id > until:
+            return
+        with _At(lay.OPERATIONS_FILE, log.events, row):
+            operation = ops.decode(_payload(view, log.events, row))
+            found.behind.note(found.machine.apply(state_id, operation))
+    _compare_note(found)
+
+
+def _compare_note(found: Survey) -> None:
+    """The note's files can be behind the operation log, never ahead."""
+    for name, latest in ((lay.SNAPSHOT_FILE, _latest_of_snapshot), (lay.CHANGES_FILE, _latest_of_changes)):
+        try:
+            newest = latest(found.view(name)) if name in found.listing.known else None
+        except (DamageError, MalformedError) as problem:
+            found.add(
+                Severity.REPAIRABLE,
+                "note-behind",
+                f"{problem.message}; the operation log has what it says, opening writes it anew",
+                name,
+            )
+            continue
+        if newest is not None and newest > found.machine.last:
+            raise DamageError(
+                "the note's files are ahead of the operation log: another program wrote to this directory",
+                code="note-ahead",
+                file=name,
+                expected=f"at most {found.machine.last}",
+                found=str(newest),
+            )
+
+
+def _latest_of_snapshot(view: memoryview) -> StateID | None:
+    return max((item.last_id for _, item in lay.read_snapshot(view)), default=None)
+
+
+def _latest_of_changes(view: memoryview) -> StateID | None:
+    if not len(view):
+        return None
+    events = scan.scan_log(view, checked=False).events
+    return events.state_id(-1) if len(events) else None

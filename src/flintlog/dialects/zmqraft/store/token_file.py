@@ -1,0 +1,156 @@
+"""`TokenFile`: segments one after the other, each with a token that says what it is.
+
+*The first byte of the token commits the segment.* Everything else is synced while a zero stands there; then that
+one byte is written. So a segment that a crash leaves half written begins with a zero and stands last; opening
+cuts it and reports it. A token with less behind it than it says is damage.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.layout import Segment
+from flintlog.disk import Disk, FailStop
+from flintlog.errors import DamageError, RefusedError, UsageError
+
+_TOKEN_SIZE = 4
+_UNCOMMITTED = b"\0"
+_LENGTH_MAX = 2**32 - 1
+
+
+class TokenFile:
+    """The segments of one file, open for writing; a new file is empty. Not thread-safe: whoever shares it serialises.
+
+    With `marker` the file must be there and is only read: the segments end with that token, and plain content
+    follows, as in index files (`ITMZ`) and snapshots (`DATA`).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        marker: bytes | None = None,
+        disk: Disk | None = None,
+        failstop: FailStop | None = None,
+    ) -> None:
+        self._disk = disk or Disk()
+        self._path = self._disk.resolve(path)
+        self._marker = marker
+        self._failstop = failstop or FailStop(self._path)
+        self.findings: tuple[Finding, ...] = ()
+        self._file = self._disk.open(self._path, "create" if marker is None else "read")
+        try:
+            self._end = self._heal() if marker is None else self._find_marker(marker)
+        except BaseException:
+            self._file.close()
+            raise
+
+    # Opening
+
+    def _heal(self) -> int:
+        """Cut what a crash left of the last segment; returns where the next one begins."""
+        size = self._file.size()
+        end = self._sound_end(size)
+        if end < size:
+            message = "torn tail: the last segment is not whole"
+            name = posixpath.basename(self._path)
+            self.findings = (Finding(Severity.REPAIRABLE, "torn-segment", message, name, end),)
+            self._file.truncate(end)
+        # What was read, and the name it was read under, must not vanish under what is built on it.
+        self._file.sync()
+        self._disk.sync_ancestors(self._path)
+        return end
+
+    def _sound_end(self, size: int) -> int:
+        end = 0
+        for found in self._walk(size):
+            if found.token.startswith(_UNCOMMITTED):
+                return end
+            self._refuse_marker(found.token)
+            if found.end > size:
+                text = f"{found.token!r}: the file ends inside the segment"
+                raise self._damage(text, end, f"{found.length} bytes", f"{size - found.offset} bytes")
+            end = found.following
+        rest = self._file.pread(max(size - end, 0), end)
+        if rest and not rest.startswith(_UNCOMMITTED):
+            text = "the file ends inside the head of a segment"
+            raise self._damage(text, end, f"{lay.TOKEN_HEADER_SIZE} bytes", f"{len(rest)} bytes")
+        return end
+
+    def _refuse_marker(self, token: bytes) -> None:
+        """Content read as segments would look torn, and be cut."""
+        if token in lay.MARKERS:
+            raise RefusedError(
+                f"behind {token!r} stands content, not a segment",
+                file=self._path,
+                advice=f"Open the file with marker={token!r} to read it",
+            )
+
+    def _find_marker(self, marker: bytes) -> int:
+        size = self._file.size()
+        for found in self._walk(size):
+            if found.token == marker:
+                return found.following
+        raise self._damage(
+            "the file ends before its content begins", size, repr(marker), "the end of the file"
+        )
+
+    def _walk(self, end: int) -> Iterator[Segment]:
+        return lay.walk_segments(lambda at: self._file.pread(lay.TOKEN_HEADER_SIZE, at), 0, end)
+
+    def _damage(self, text: str, offset: int, expected: str, found: str) -> DamageError:
+        return DamageError(
+            text,
+            code="segment-short",
+            file=self._path,
+            offset=offset,
+            expected=expected,
+            found=found,
+            advice="Nothing was changed",
+        )
+
+    # What is here
+
+    def segments(self) -> Iterator[Segment]:
+        """The segments in order; with a marker it stands last."""
+        return self._walk(self._end)
+
+    def find(self, token: bytes) -> Segment | None:
+        """The first segment with this token; None when there is none."""
+        return next((found for found in self.segments() if found.token == token), None)
+
+    def read(self, segment: Segment) -> bytes:
+        """The data of a segment."""
+        return self._file.pread(segment.length, segment.offset)
+
+    def content(self) -> Iterator[bytes]:
+        """What follows the marker, in chunks; without a marker there is none."""
+        return self._file.chunks(self._end, self._file.size() if self._marker else self._end)
+
+    # Writing
+
+    def append(self, token: bytes, data: bytes = b"") -> Segment:
+        """Put a segment behind the last one; durable on return."""
+        if len(token) != _TOKEN_SIZE or token.startswith(_UNCOMMITTED):
+            raise UsageError(f"{token!r} is not a token: four bytes, the first of them not zero")
+        lay.as_bytes("the data of a segment", data)
+        if len(data) > _LENGTH_MAX:
+            raise UsageError(f"a segment holds at most {_LENGTH_MAX} bytes, not {len(data)}")
+        self._refuse_marker(token)
+        if self._marker is not None:
+            raise RefusedError("the file was opened with a marker, to be read", file=self._path)
+        with self._failstop.guard():
+            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], data), self._end)
+            self._file.sync()
+            self._file.pwrite(token[:1], self._end)
+            self._file.sync()
+        added = Segment(token, self._end + lay.TOKEN_HEADER_SIZE, len(data))
+        self._end = added.following
+        return added
+
+    def close(self) -> None:
+        self._failstop.close()
+        self._file.close()

@@ -1,0 +1,52 @@
+"""Write a snapshot of a directory that no store has open, from a state that the application gives."""
+
+from __future__ import annotations
+
+from flintlog.core.dialect import GivenState
+from flintlog.core.plan import Plan, Step
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.store import RaftStore
+from flintlog.dialects.zmqraft.survey import survey
+from flintlog.dialects.zmqraft.upkeep.compact import covered_files, removals, removed
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError, UsageError
+
+
+def plan_snapshot(disk: Disk, path: str, index: int | None, given: GivenState | None) -> Plan:
+    """The state after `index` takes the place of the snapshot, and the files that it covers go."""
+    if given is None:
+        raise UsageError(
+            "only the application knows the state of a zmqraft log",
+            advice="Give it: --as-of INDEX --data FILE; `flintlog compact` needs none",
+        )
+    found = survey(disk, path)
+    found.refuse_damage()
+    present = found.snapshot.index if found.snapshot else 0
+    last = found.range.last
+    if not last:
+        raise RefusedError("the log has no entry yet that a snapshot could cover", file=path)
+    if index is None:
+        raise UsageError(
+            f"the state in {given.name} does not say which index it is of",
+            advice=f"Say it: --as-of INDEX, from {max(present, 1)} to {last}",
+        )
+    if index > last:
+        raise RefusedError(f"index {index} is beyond the log, which ends at {last}", file=path)
+    if index < max(present, 1):
+        what = f"the present snapshot is at {present}" if present else "a log begins at index 1"
+        raise RefusedError(f"index {index} is too low: {what}", file=path)
+    covered = covered_files(found, index)
+    size = "" if given.size is None else f"{given.size} bytes "
+    write = Step("write", lay.SNAPSHOT_FILE, f"the state after index {index}: {size}from {given.name}")
+
+    def apply() -> str:
+        with RaftStore(path, disk=disk) as store:
+            store.snapshot(index, given.chunks(), prune=False)
+            return f"snapshot at index {index}, {store.snapshot_size} bytes; {removed(store.prune())}"
+
+    facts = {
+        "snapshot": present,
+        "last": last,
+        "freed_bytes": sum(file.size for file in covered),
+    }
+    return Plan("snapshot", "zmqraft", path, (write, *removals(covered, index)), apply, facts=facts)

@@ -1,0 +1,149 @@
+"""Looking at a directory that is being written: what passes is a note, what stays is a finding."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from functools import partial
+
+import pytest
+from tests.damaged_directories import segments, torn
+from tests.zmqraft.damaged import lay_out
+
+from flintlog import QueueStore, RaftStore
+from flintlog.core import live
+from flintlog.core.dialect import detect, no_progress
+from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.disk import Disk, LocalKernel
+from flintlog.errors import DiskError, RefusedError
+
+DISK = Disk()
+
+
+class Finishing(LocalKernel):
+    """A machine on which the writer of a file is done while others wait."""
+
+    def __init__(self, file, content):
+        self._file, self._content = file, content
+
+    def pause(self, seconds):
+        self._file.write_bytes(self._content)
+
+
+def looks(path, disk=DISK):
+    """What `inspect` and `verify` say: verdict, and severity and code of each finding."""
+    found = detect(disk, str(path))
+    for look in (found.inspect, partial(found.verify, progress=no_progress)):
+        inventory = look(disk, str(path))
+        yield inventory.verdict, [(item.severity, item.code) for item in inventory.findings]
+
+
+def torn_queues(tmp_path):
+    """A taskflux directory with a torn tail, the torn file, and what it will hold when its writer is done."""
+    torn(tmp_path / "queues")
+    file = segments(tmp_path / "queues")[-1]
+    half = file.read_bytes()
+    with QueueStore(tmp_path / "queues") as store:
+        store.queue().add(b"and whole again")
+    finished = file.read_bytes()
+    file.write_bytes(half)
+    return tmp_path / "queues", file, finished, "torn-tail"
+
+
+def torn_peer(tmp_path):
+    peer = lay_out("d32_pers_torn_last", tmp_path)
+    whole = lay_out("14_persistence_many", tmp_path / "whole") / "raft.pers"
+    return peer, peer / "raft.pers", whole.read_bytes(), "torn-state"
+
+
+@pytest.mark.parametrize("make", [torn_queues, torn_peer])
+def test_a_tail_that_its_writer_finishes_is_a_note(make, tmp_path):
+    path, file, finished, code = make(tmp_path)
+    before = file.read_bytes()
+    for verdict, findings in looks(path, Disk(Finishing(file, finished))):
+        assert (verdict, findings) == ("clean", [("note", code)])
+        file.write_bytes(before)
+
+
+@pytest.mark.parametrize("make", [torn_queues, torn_peer])
+def test_a_tail_that_stays_is_torn(make, tmp_path):
+    path, *_, code = make(tmp_path)
+    for verdict, findings in looks(path):
+        assert (verdict, findings) == ("repairable", [("repairable", code)])
+
+
+def test_the_note_says_what_happened(tmp_path):
+    path, file, finished, _ = torn_peer(tmp_path)
+    (finding,) = detect(DISK, str(path)).inspect(Disk(Finishing(file, finished)), str(path)).findings
+    assert finding.message.endswith("gone a moment later, so somebody is writing here")
+
+
+def test_a_look_goes_on_when_a_file_is_removed_and_gives_up_some_time(tmp_path):
+    inventory = detect(DISK, str(lay_out("01_few", tmp_path))).inspect(DISK, str(tmp_path / "01_few" / "dir"))
+    left = [DiskError("open", "/peer/file", OSError(errno.ENOENT, "gone"))]
+
+    def once():
+        if left:
+            raise left.pop()
+        return inventory
+
+    def always():
+        raise DiskError("open", "/peer/file", OSError(errno.ENOENT, "gone"))
+
+    def broken():
+        raise DiskError("read", "/peer/file", OSError(errno.EIO, "broken"))
+
+    assert live.look(DISK, "/peer", once, once, ()) == inventory
+    with pytest.raises(RefusedError, match="files are removed faster than they can be read"):
+        live.look(DISK, "/peer", always, always, ())
+    with pytest.raises(DiskError, match="broken"):
+        live.look(DISK, "/peer", broken, broken, ())
+
+
+def queue_writer(path):
+    store = QueueStore(path, soft_limit=1 << 16, hard_limit=1 << 17, snapshot_threshold=2)
+
+    def write(number):
+        store.queue().add_many([bytes(3000)] * 20)
+        for _ in range(20):
+            store.queue().take().ack()
+
+    return store, write
+
+
+def peer_writer(path):
+    store = RaftStore(path, capacity=16)
+
+    def write(number):
+        store.append([Entry(number, bytes(3000))] * 30)
+        store.set_hard_state(term=number, vote="me", applied=store.last_index)
+        if number % 3 == 0:
+            store.truncate(store.last_index - 20)
+        if number % 5 == 0:
+            store.snapshot(store.last_index - 5, bytes(50_000))
+        if number % 20 == 0:
+            store.install_snapshot(store.last_index + 100, number, b"from afar")
+
+    return store, write
+
+
+@pytest.mark.parametrize("writer", [queue_writer, peer_writer])
+def test_a_directory_is_clean_at_every_moment_of_its_store(writer, tmp_path):
+    store, write = writer(tmp_path / "log")
+    stop = threading.Event()
+
+    def run():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            write(number)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        verdicts = {verdict for _ in range(60) for verdict, _ in looks(tmp_path / "log")}
+    finally:
+        stop.set()
+        thread.join()
+        store.close()
+    assert verdicts == {"clean"}

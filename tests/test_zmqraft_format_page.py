@@ -1,0 +1,85 @@
+"""docs/formats/zmqraft.md says of every finding what verify, opening and repair really do."""
+
+from __future__ import annotations
+
+import pytest
+from tests.damaged_directories import numbered
+from tests.format_page import FormatPage, planned
+from tests.zmqraft.damaged import BY_CODE, FEW, golden, lay_out, poke, with_snapshot
+
+from flintlog import RaftStore
+from flintlog.dialects.zmqraft import layout
+from flintlog.dialects.zmqraft.dialect import DIALECT
+from flintlog.disk import Disk
+
+PAGE = FormatPage(
+    "zmqraft",
+    "index|entry|log|snapshot|state|torn|term|applied|empty|unfinished",
+    RaftStore,
+    frozenset({"token_file.py"}),  # its codes are not those of a directory
+)
+
+
+def test_every_code_has_a_row_and_a_directory_that_shows_it():
+    assert set(PAGE.rows) == PAGE.codes_in_the_source()
+    assert {code for code, _ in BY_CODE} == set(PAGE.rows)
+
+
+@pytest.mark.parametrize(
+    ("code", "make"), [pytest.param(code, make, id=name) for name, code, make in numbered(BY_CODE)]
+)
+def test_the_row_says_what_verify_opening_and_repair_do(code, make, tmp_path):
+    make(tmp_path / "root")
+    PAGE.check_row(code, tmp_path / "root", tmp_path / "copy")
+
+
+def findings_and_plan(root):
+    plan = DIALECT.plan_repair(Disk(), str(root))
+    return [(item.code, item.severity) for item in plan.findings if item.severity != "note"], plan
+
+
+def test_an_empty_file_behind_a_full_one_is_a_note(tmp_path):
+    inventory = DIALECT.inspect(Disk(), str(lay_out("d20_empty_last_file", tmp_path)))
+    assert [(item.code, item.severity) for item in inventory.findings] == [("empty-file", "note")]
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"), [(0, "index-token"), (24, "index-offsets")], ids=["head", "slots"]
+)
+def test_damage_below_the_snapshot_is_repairable_and_nothing_is_lost(offset, code, tmp_path):
+    with_snapshot(tmp_path)
+    poke(layout.index_path(4), offset, b"\xff" * 8)(tmp_path)
+    found, plan = findings_and_plan(tmp_path)
+    assert (found, plan.lost) == ([(code, "repairable")], ())
+    plan.apply()
+    assert findings_and_plan(tmp_path)[0] == []
+    with RaftStore(tmp_path) as store:
+        assert [entry.data for entry in store.entries(10)] == [b"entry %d" % at for at in range(9, 14)]
+
+
+def test_a_damaged_snapshot_before_a_whole_log_is_replaced_by_an_empty_one(tmp_path):
+    golden(FEW, poke("snap", 0, b"none"))(tmp_path / "root")
+    found, plan = findings_and_plan(tmp_path / "root")
+    assert (found, planned(plan)) == ([("snapshot-token", "repairable")], "replace")
+
+
+def test_a_damaged_snapshot_is_replaced_by_the_predecessor_that_fits(tmp_path):
+    with RaftStore(tmp_path, capacity=4) as store:
+        store.append([layout.Entry(1, b"entry %d" % number) for number in range(11)])
+        store.snapshot(6, b"six")
+        store.snapshot(7, b"seven", prune=False)
+    poke("snap", 0, b"none")(tmp_path)
+    found, plan = findings_and_plan(tmp_path)
+    assert (found, planned(plan), plan.lost) == ([("snapshot-token", "repairable")], "replace", ())
+    plan.apply()
+    with RaftStore(tmp_path) as store:
+        assert (store.snapshot_index, b"".join(store.read_snapshot()), store.last_index) == (6, b"six", 11)
+
+
+def test_tokens_and_sizes_are_those_of_the_code():
+    page = PAGE.path.read_text()
+    for token in ("INDEX", "META", "ENTRIES", "SNAPSHOT", "DATA"):
+        assert f"`{getattr(layout, f'{token}_TOKEN').decode()}`" in page
+    assert (layout.TABLE_OFFSET, layout.ENTRY_HEADER_SIZE, layout.SNAPSHOT_SEGMENT_SIZES[0]) == (24, 20, 28)
+    assert layout.ROLL_BYTES == 512 << 10
+    assert layout.CAPACITY_MAX == 1 << 20
