@@ -32,7 +32,8 @@ and, at the beginning of the file, the checkpoint that the operations continue:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from flintlog.columns.checksum import crc32_mpeg2
@@ -165,13 +166,13 @@ def _fields(operation: Operation) -> tuple[int, list[Bytes]]:
             return int.from_bytes(payload[:4], "little"), [payload[4:]]
 
 
-def encode(state_id: StateID, operation: Operation) -> bytes:
+def encode(state_id: StateID, operation: Operation) -> bytearray:
     """One event of `operations.log`."""
     code, fields = _fields(operation)
     return _event(state_id, code, fields)
 
 
-def encode_base(state_id: StateID, base: Base) -> bytes:
+def encode_base(state_id: StateID, base: Base) -> bytearray:
     descriptors = b"".join(item.encode() for item in base.descriptors)
     return _event(
         state_id,
@@ -186,7 +187,7 @@ def encode_base(state_id: StateID, base: Base) -> bytes:
     )
 
 
-def encode_open(state_id: StateID, session: Open) -> bytes:
+def encode_open(state_id: StateID, session: Open) -> bytearray:
     return _event(
         state_id,
         OPEN,
@@ -201,10 +202,23 @@ def encode_open(state_id: StateID, session: Open) -> bytes:
     )
 
 
-def _event(state_id: StateID, code: int, fields: list[Bytes]) -> bytes:
+def _event(state_id: StateID, code: int, fields: list[Bytes]) -> bytearray:
     size = 4 + sum(map(len, fields)) + CHECKSUM_SIZE
-    event = b"".join((lay.encode_state_id(state_id), lay.uvarint(size), _U32.pack(code), *fields))
-    return event + _U32.pack(crc32_mpeg2(event, 0, len(event)))
+    head = lay.encode_state_id(state_id) + lay.uvarint(size) + _U32.pack(code)
+    event = bytearray().join((head, *fields, bytes(CHECKSUM_SIZE)))  # one copy: records come by the megabyte
+    end = len(event) - CHECKSUM_SIZE
+    _U32.pack_into(event, end, crc32_mpeg2(memoryview(event), 0, end))
+    return event
+
+
+def checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Iterator[bytes]:
+    """A whole log that holds a checkpoint and nothing else, in pieces."""
+    at = lay.LOG_HEADER_SIZE
+    yield lay.encode_log_header(*lay.OPERATIONS_FRAME)
+    for event in chain([encode_base(state_id, base)], (encode_open(state_id, item) for item in sessions)):
+        padding = lay.padding_before(at, lay.OPERATIONS_FRAME[0], len(event))
+        yield bytes(padding) + event
+        at += padding + len(event)
 
 
 def is_whole(event: memoryview) -> bool:

@@ -17,7 +17,7 @@ from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import StateID
-from flintlog.dialects.mpy6a.operations import Operation
+from flintlog.dialects.mpy6a.operations import Bytes, Operation
 from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
 from flintlog.dialects.mpy6a.store.note_files import NoteFiles
 from flintlog.dialects.mpy6a.store.operation_log import OperationLog
@@ -33,7 +33,7 @@ _EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are
 class Work:
     """Operations that belong together, as they go to the disk."""
 
-    events: list[bytes] = field(default_factory=list)
+    events: list[Bytes] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
 

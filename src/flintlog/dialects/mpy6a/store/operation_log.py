@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import StateID
-from flintlog.dialects.mpy6a.operations import Base, Open
+from flintlog.dialects.mpy6a.operations import Base, Bytes, Open
 from flintlog.dialects.mpy6a.scan import COMMIT_BYTES_MAX
 from flintlog.disk import Disk, File
 
@@ -55,9 +55,9 @@ class OperationLog:
         self.end = self._reserved = end
         self.events = 0
 
-    def append(self, events: Sequence[bytes]) -> None:
+    def append(self, events: Sequence[Bytes]) -> None:
         """Write events behind the last one; they are durable on return."""
-        held: list[bytes] = []
+        held: list[Bytes] = []
         size = 0
         for event in events:
             if size and size + len(event) > COMMIT_BYTES_MAX:
@@ -68,12 +68,13 @@ class OperationLog:
         self._commit(held)
         self.events += len(events)
 
-    def _commit(self, events: list[bytes]) -> None:
-        data = b"".join(_framed(self.end, events))
+    def _commit(self, events: list[Bytes]) -> None:
+        pieces = list(_framed(self.end, events))
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         end = self.end + len(data)
         if end > self._reserved and len(data) <= _SMALL_WRITE_BYTES and self._reserve_bytes:
             # An fsync of a file that grew must write its new length too: the next writes stay inside these zeros.
-            self._file.pwrite(data + bytes(self._reserve_bytes), self.end)
+            self._file.pwrite(b"".join((data, bytes(self._reserve_bytes))), self.end)
             self._reserved = end + self._reserve_bytes
         else:
             self._file.pwrite(data, self.end)
@@ -90,14 +91,14 @@ class OperationLog:
             self._file.close()
 
 
-def _checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Iterator[bytes]:
+def _checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Iterator[Bytes]:
     yield lay.encode_log_header(_FRAME, _LIMIT)
     yield ops.encode_base(state_id, base)
     for session in sessions:
         yield ops.encode_open(state_id, session)
 
 
-def _framed(at: int, events: Iterable[bytes]) -> Iterator[bytes]:
+def _framed(at: int, events: Iterable[Bytes]) -> Iterator[Bytes]:
     """Events from `at` on, with the zeros that keep each in one frame."""
     for event in events:
         padding = (
