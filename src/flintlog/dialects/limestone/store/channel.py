@@ -199,7 +199,8 @@ class Channel:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            self._file = self._open_file()
+            with self.store.naming():
+                self._file = self._open_file()
             self._begin = self._end = self._file.size()
         self._file.pwrite(data, self._end)
         self._end += len(data)

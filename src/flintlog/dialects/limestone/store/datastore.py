@@ -7,7 +7,7 @@ import posixpath
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.limestone import files
@@ -127,7 +127,7 @@ class Datastore:
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
-        healing.heal(found, self._milliseconds)
+        healing.heal(found)
         self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
         self.blobs = blobs.Blobs(self.disk, self.path, self._largest_blob)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
@@ -248,6 +248,10 @@ class Datastore:
             if epoch is not None:
                 self._ended.add(epoch)
         self._advance()
+
+    def naming(self) -> AbstractContextManager[object]:
+        """Held while a log is created: not between the renames of a rotation and their sync."""
+        return self._lock
 
     def next_versions(self, epoch: int, count: int) -> Version:
         """The first of so many write versions in a row."""

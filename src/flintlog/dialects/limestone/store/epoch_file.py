@@ -57,6 +57,7 @@ class EpochFile:
             return None
         name = lay.rotated_epoch_name(milliseconds, epoch)
         self._disk.rename(self._path, posixpath.join(self._directory, name))
+        self._disk.sync_directory(self._directory)  # before the old name means another file
         self.close()
         self._file, self._end = self._disk.open(self._path, "create"), 0
         self._disk.sync_directory(self._directory)

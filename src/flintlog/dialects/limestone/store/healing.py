@@ -1,9 +1,8 @@
 """What a crash left is put in order before anything new is written.
 
-Bytes above the durable epoch were never acknowledged. They must not come to life when a later epoch becomes durable, so
-they are cut, or marked as invalid where something durable stands behind them. The shipped edition marks, as the
-original does; a log that ends in the middle of a record then gets the name of a rotated one, because the original
-refuses such an end only in an active log.
+Bytes above the durable epoch were never acknowledged. They must not come to life when a later epoch becomes
+durable: what is torn is cut, and sessions that are whole are cut too (designed) or marked as invalid (shipped, as
+the original does, and wherever something durable stands behind them).
 
 A compaction whose switch of catalogs was not finished is rolled back (designed), or its catalog is written
 again (shipped).
@@ -12,20 +11,19 @@ again (shipped).
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
 from dataclasses import replace
 
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.survey import LogRead, Survey
-from flintlog.disk import Disk, File
+from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
 _INVALIDATED = bytes([lay.INVALIDATED])
 
 
-def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
+def heal(found: Survey) -> None:
     """Put logs, catalogs and compacted files in order; durable on return."""
     if found.edition == "designed":
         _roll_back(found)
@@ -35,7 +33,7 @@ def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
         if "/" not in name:
             found.disk.unlink(_path(found, name))
     for read in found.logs:
-        _heal_log(found, read, milliseconds)
+        _heal_log(found, read)
     found.disk.sync_directory(found.path)
 
 
@@ -51,29 +49,33 @@ def epoch_end(found: Survey) -> int:
 # Logs
 
 
-def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> None:
-    pending = read.pending(found.durable)
+def _heal_log(found: Survey, read: LogRead) -> None:
+    pending = [int(at) for at in read.pending(found.durable).offset]
     torn = read.tail if read.tail is not None and read.tail.torn else None
-    starts = [int(at) for at in pending.offset]
-    if torn is not None and not (torn.marked and not read.file.active):
-        starts.append(torn.begin)
-    if not starts:
+    ends = read.file.active or (torn is not None and not torn.marked)
+    if not pending and not ends and not _has_fresh_marks(read, found.durable):
         return
     counted = read.counted(-1, found.durable)
     with found.disk.open(_path(found, read.file.name), "write") as file:
-        if found.edition == "designed" and (not len(counted) or int(counted.offset[-1]) < min(starts)):
-            file.truncate(min(starts))
-            file.sync()
-            return
-        _mark(file, starts)
-    if torn is not None and read.file.active:
-        rotate(found.disk, found.path, read.file.name, milliseconds())
+        cut = torn.begin if torn is not None and ends else None
+        if (
+            found.edition == "designed"
+            and pending
+            and (not len(counted) or int(counted.offset[-1]) < pending[0])
+        ):
+            cut = pending[0] if cut is None else min(cut, pending[0])
+        for at in pending:
+            if cut is None or at < cut:
+                file.pwrite(_INVALIDATED, at)
+        if cut is not None:
+            file.truncate(cut)
+        # Also a cut or a mark that a dead process made: it must not come undone when its epoch is durable.
+        file.sync()
 
 
-def _mark(file: File, starts: list[int]) -> None:
-    for at in starts:
-        file.pwrite(_INVALIDATED, at)
-    file.sync()
+def _has_fresh_marks(read: LogRead, durable: int) -> bool:
+    marks = read.snippets
+    return bool(((marks.kind == lay.INVALIDATED) & (marks.epoch > durable)).any())
 
 
 def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
