@@ -17,6 +17,7 @@ from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.store import blobs, compaction, creation, healing
+from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
 from flintlog.dialects.limestone.store.compaction import COMPACTED_BYTES, Compacted
 from flintlog.dialects.limestone.store.epoch_file import EpochFile
@@ -190,6 +191,10 @@ class Datastore:
         self._advance()
         return following
 
+    def automatic(self, *, interval: float = INTERVAL_SECONDS) -> Automatic:
+        """Let epochs switch by themselves, every few milliseconds: an application puts, and waits."""
+        return Automatic(self, interval=interval)
+
     def wait_durable(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until an epoch is durable; False when the time is over."""
         with self._changed:
@@ -209,8 +214,13 @@ class Datastore:
                     return
                 record = max((epoch for epoch in self._ended if epoch <= upper), default=0)
             if record > self._recorded:
-                with self.failstop.guard():
-                    self._epochs.record(record)
+                try:
+                    with self.failstop.guard():
+                        self._epochs.record(record)
+                except BaseException:
+                    with self._changed:
+                        self._changed.notify_all()  # whoever waits learns that the store stopped
+                    raise
                 self._recorded = record
             with self._changed:
                 self._ended = {epoch for epoch in self._ended if epoch > upper}
