@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-from benchmarks import machine, taskflux, zmqraft
+from benchmarks import limestone, machine, taskflux, zmqraft
 from benchmarks.table import Table
 
 
@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             taskflux.run(table, work, taskflux.QUICK if options.quick else taskflux.Sizes(), wanted)
         if wanted_dialect("zmqraft"):
             zmqraft.run(table, work, zmqraft.QUICK if options.quick else zmqraft.Sizes(), wanted)
+        if wanted_dialect("limestone"):
+            limestone.run(table, work, limestone.QUICK if options.quick else limestone.Sizes(), wanted)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if not there and not os.listdir(options.directory):
