@@ -10,6 +10,7 @@ import numpy as np
 
 from flintlog.dialects.limestone import files, scan
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.layout import Edition
 from flintlog.dialects.limestone.survey import Survey
 from flintlog.disk import Disk, write_all
 from flintlog.errors import RefusedError
@@ -31,14 +32,19 @@ def referenced(found: Survey) -> set[int]:
 class Blobs:
     """Numbers and files. A blob is durable before its number is given out."""
 
-    def __init__(self, disk: Disk, path: str, largest: int) -> None:
+    def __init__(self, disk: Disk, path: str, edition: Edition, largest: int) -> None:
         self._disk = disk
+        self._edition = edition
         self._path = path
         self._lock = threading.Lock()
         self._largest = largest
 
     def add(self, chunks: bytes | Iterable[bytes]) -> int:
         """Write a blob; durable on return. Returns its number, for `put(..., blobs=[number])`."""
+        if self._edition != "shipped":
+            raise RefusedError(
+                "the designed edition has no blobs", advice="Make the directory with edition='shipped'"
+            )
         with self._lock:
             self._largest += 1
             number = self._largest

@@ -46,11 +46,13 @@ class Session:
         """Give a key a value. Without a version it gets the next one of this epoch."""
         if blobs:
             self._shipped_only("blobs")
-        self._add(lay.put(storage, bytes(key), bytes(value), self._version(version), tuple(blobs)))
+        self._add(
+            lay.put(storage, _bytes("key", key), _bytes("value", value), self._version(version), tuple(blobs))
+        )
 
     def remove(self, storage: int, key: bytes, version: Version | None = None) -> None:
         """Take a key away."""
-        self._add(lay.remove(storage, bytes(key), self._version(version)))
+        self._add(lay.remove(storage, _bytes("key", key), self._version(version)))
 
     def put_many(
         self,
@@ -60,11 +62,12 @@ class Session:
         version: Version | None = None,
     ) -> None:
         """Give many keys values: lists, or Arrow columns. Versions count up from the one given."""
-        names, contents = Payloads.of(keys), Payloads.of(values)
+        names, contents = _payloads("key", keys), _payloads("value", values)
         if len(names) != len(contents):
             raise UsageError(f"{len(names)} keys cannot have {len(contents)} values")
         storage = lay.check_number("storage id", storage)
-        major, minor = version or self._channel.store.next_versions(self.epoch, len(names))
+        major, minor = self._version(version, len(names))
+        lay.check_number("write version", minor + max(len(names), 1) - 1)
         for begin in range(0, len(names), _ROWS):
             part = slice(begin, begin + _ROWS)
             count = len(names[part])
@@ -93,8 +96,13 @@ class Session:
                 f"the designed edition has no {what}", advice="Make the directory with edition='shipped'"
             )
 
-    def _version(self, version: Version | None) -> Version:
-        return version or self._channel.store.next_versions(self.epoch, 1)
+    def _version(self, version: Version | None, count: int = 1) -> Version:
+        if version is None:
+            return self._channel.store.next_versions(self.epoch, count)
+        if not isinstance(version, tuple) or len(version) != 2:
+            raise UsageError(f"{version!r} is not a write version", advice="It is a pair: (major, minor)")
+        major, minor = version
+        return lay.check_number("write version", major), lay.check_number("write version", minor)
 
     def _add(self, entry: Entry) -> None:
         self._append(entry.encode())
@@ -111,6 +119,21 @@ class Session:
         data = b"".join(self._parts)
         self._parts, self._size = [], 0
         return data
+
+
+def _bytes(word: str, data: object) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if not isinstance(data, bytearray | memoryview):
+        raise UsageError(f"a {word} is {type(data).__name__}, not bytes", advice="Encode it first")
+    return bytes(data)
+
+
+def _payloads(word: str, data: Sequence[bytes] | pa.Array) -> Payloads:
+    try:
+        return Payloads.of(data)
+    except TypeError:
+        raise UsageError(f"a {word} is not bytes", advice="Encode it first") from None
 
 
 class Channel:
@@ -156,7 +179,7 @@ class Channel:
         """Write the session's entries; on return they are on the device, and durable as soon as their epoch is."""
         session = self._open()
         store = self.store
-        with store.failstop.guard():
+        with store.guard():
             tail = session.take()
             if store.edition == "shipped":
                 tail += lay.encode_end(session.epoch)
@@ -175,7 +198,7 @@ class Channel:
         self._session = None
         try:
             if self._file is not None and self._end > self._begin and not self.store.failstop.failed:
-                with self.store.failstop.guard():
+                with self.store.guard():
                     self._file.truncate(self._begin)
                     self._file.sync()  # its epoch may become durable now, and then these bytes would count
                 self._end = self._begin
@@ -189,7 +212,7 @@ class Channel:
 
     def flush(self, data: bytes) -> None:
         """Write a part of the open session."""
-        with self.store.failstop.guard():
+        with self.store.guard():
             self._write(data)
 
     def _open(self) -> Session:

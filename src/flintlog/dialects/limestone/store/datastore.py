@@ -61,7 +61,8 @@ class Datastore:
         self._keep_superseded = keep_superseded
         self.flush_bytes = flush_bytes
         self._on_durable = on_durable
-        self._lock = threading.Lock()
+        self._closed = False
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._recording = threading.Lock()  # held while the epoch file is written
         self._upkeep = threading.Lock()  # rotation, compaction, backup: one at a time
@@ -130,7 +131,7 @@ class Datastore:
             self._lock_manifest()
         healing.heal(found)
         self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
-        self.blobs = blobs.Blobs(self.disk, self.path, self._largest_blob)
+        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
             empty = Catalog(max_blob=0 if self.edition == "shipped" else None)
             healing.publish_catalog(self.disk, self.path, empty)
@@ -144,8 +145,9 @@ class Datastore:
             max(last, found.durable) if self.edition == "shipped" else found.durable
         )
         self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
-        self._switched = last + 1
-        self._minor = 0
+        # A compaction may have taken in empty epochs that no log and no record shows.
+        self._switched = max(last, found.catalog.max_epoch) + 1
+        self._minor = 0  # counts on over epochs: a session may still be open in one that is over
 
     def _finish_as_shipped(self, found: Survey, last: int, old_version: int) -> None:
         """What the original does when it is ready: the last epoch is recorded, other epoch files go."""
@@ -179,15 +181,13 @@ class Datastore:
         """Begin a later epoch, the next one unless it is named. Those before become durable when their sessions end."""
         with self._lock:
             self.failstop.check()
-            following = self._switched + 1 if epoch is None else lay.check_number("epoch", epoch)
+            following = lay.check_number("epoch", self._switched + 1 if epoch is None else epoch)
             if following < self._switched:
                 raise UsageError(
                     f"epoch {following} is over: the present one is {self._switched}",
                     advice="Epochs only grow",
                 )
-            if following > self._switched:
-                self._switched = following
-                self._minor = 0
+            self._switched = following
         self._advance()
         return following
 
@@ -198,10 +198,23 @@ class Datastore:
     def wait_durable(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until an epoch is durable; False when the time is over."""
         with self._changed:
-            done = self._changed.wait_for(lambda: self._durable >= epoch or self.failstop.failed, timeout)
+            self._changed.wait_for(
+                lambda: self._durable >= epoch or self._closed or self.failstop.failed, timeout
+            )
             if self._durable < epoch:
                 self.failstop.check()
-            return done and self._durable >= epoch
+            return self._durable >= epoch
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Around every change of a file: a failure stops the store, and whoever waits for an epoch learns it."""
+        try:
+            with self.failstop.guard():
+                yield
+        except BaseException:
+            with self._changed:
+                self._changed.notify_all()
+            raise
 
     def _advance(self) -> None:
         """Record what became durable, and tell those who wait."""
@@ -214,13 +227,8 @@ class Datastore:
                     return
                 record = max((epoch for epoch in self._ended if epoch <= upper), default=0)
             if record > self._recorded:
-                try:
-                    with self.failstop.guard():
-                        self._epochs.record(record)
-                except BaseException:
-                    with self._changed:
-                        self._changed.notify_all()  # whoever waits learns that the store stopped
-                    raise
+                with self.guard():
+                    self._epochs.record(record)
                 self._recorded = record
             with self._changed:
                 self._ended = {epoch for epoch in self._ended if epoch > upper}
@@ -279,7 +287,7 @@ class Datastore:
 
     def _rotate(self, *, epochs: bool | None = None) -> list[str]:
         names = []
-        with self._recording, self._lock, self.failstop.guard():
+        with self._recording, self._lock, self.guard():
             now = self._milliseconds()
             if epochs or (epochs is None and self.edition == "designed"):
                 name = self._epochs.rotate(now, self._recorded)
@@ -296,13 +304,13 @@ class Datastore:
         """Write the durable state to compacted files, while channels go on; None when there is nothing new."""
         with self._upkeep:
             self.failstop.check()
-            epoch = self._recorded
+            epoch = self._durable
             self._rotate()
             found = survey(self.disk, self.path)
             found.refuse_damage()
             if not compaction.is_due(found, epoch):
                 return None
-            with self.failstop.guard():
+            with self.guard():
                 done = compaction.compact(
                     found, epoch, file_bytes=self._compacted_bytes, memory_bytes=self._memory_bytes
                 )
@@ -349,6 +357,9 @@ class Datastore:
         """Let go of the directory. What is in no durable epoch is forgotten when it is opened again."""
         with self._upkeep:
             self.failstop.close()
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
             for channel in self._channels:
                 channel.close()
             self._epochs.close()
