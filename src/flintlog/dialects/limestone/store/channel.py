@@ -193,15 +193,14 @@ class Channel:
         store.leave(self, session.epoch)
 
     def abort(self) -> None:
-        """Forget the session; nothing of it stays in the file."""
+        """Forget the session. What of it is in the file is marked, not cut: somebody may be reading there."""
         self._open()
         self._session = None
         try:
             if self._file is not None and self._end > self._begin and not self.store.failstop.failed:
                 with self.store.guard():
-                    self._file.truncate(self._begin)
+                    self._file.pwrite(bytes([lay.INVALIDATED]), self._begin)
                     self._file.sync()  # its epoch may become durable now, and then these bytes would count
-                self._end = self._begin
         finally:
             self.store.leave(self, None)
 

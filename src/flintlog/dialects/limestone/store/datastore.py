@@ -288,13 +288,12 @@ class Datastore:
     def _rotate(self, *, epochs: bool | None = None) -> list[str]:
         names = []
         with self._recording, self._lock, self.guard():
-            now = self._milliseconds()
             if epochs or (epochs is None and self.edition == "designed"):
-                name = self._epochs.rotate(now, self._recorded)
+                name = self._epochs.rotate(self._milliseconds(), self._switched)
                 names += [name] if name else []
             there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
             for name in sorted(there):
-                names.append(healing.rotate(self.disk, self.path, name, now))
+                names.append(healing.rotate(self.disk, self.path, name, self._milliseconds()))
             for channel in self._channels:
                 channel.rotated = True
             self.disk.sync_directory(self.path)

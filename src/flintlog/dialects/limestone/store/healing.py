@@ -21,6 +21,7 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
 _INVALIDATED = bytes([lay.INVALIDATED])
+_SORTING = "sorting/"  # scratch of the original, as large as the log; it removes it at every start, too
 
 
 def heal(found: Survey) -> None:
@@ -30,7 +31,7 @@ def heal(found: Survey) -> None:
     else:
         _settle_compacted(found)
     for name in found.listing.scratch:
-        if "/" not in name:
+        if "/" not in name or name.startswith(_SORTING):
             found.disk.unlink(_path(found, name))
     for read in found.logs:
         _heal_log(found, read)
@@ -130,7 +131,10 @@ def _settle_compacted(found: Survey) -> None:
     catalog = found.catalog
     if found.base and not catalog.compacted:
         catalog = replace(catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
-    if catalog != found.catalog or found.catalog_name != lay.CATALOG_FILE:
+    if catalog == found.catalog and found.catalog_name == lay.CATALOG_BACK:
+        disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
+        disk.sync_directory(found.path)
+    elif catalog != found.catalog or found.catalog_name != lay.CATALOG_FILE:
         publish_catalog(disk, found.path, catalog)
     if found.listing.previous is not None and found.base != (lay.COMPACTED_PREVIOUS,):
         disk.unlink(_path(found, lay.COMPACTED_PREVIOUS))
