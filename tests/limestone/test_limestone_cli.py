@@ -9,6 +9,7 @@ from tests.golden_cases import snapshot_of
 from tests.limestone.recorded import lay_out, rows_of
 
 from flintlog.cli.main import main
+from flintlog.dialects.limestone.store import Datastore
 
 
 @pytest.fixture
@@ -109,17 +110,110 @@ def test_the_exit_status_of_verify_is_the_verdict(case, status, code, log, run):
     assert snapshot_of(path) == before
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [("repair",), ("snapshot",), ("compact",), ("migrate", "--edition", "designed", "--to", "elsewhere")],
-)
-def test_a_verb_that_is_not_there_refuses_and_changes_nothing(verb, log, run):
-    path = log("c01_basic_multichannel")
+def test_repair_plans_first_and_applies_when_asked(log, run):
+    path = log("c14_zero_filled_tail")
     before = snapshot_of(path)
-    name, *options = verb
-    status, _, text = run(name, path, *options)
-    assert (status, f"has no {name}" in text) == (3, True)
+    status, (shown,), _ = run("repair", path, "--json")
+    assert (status, [step["action"] for step in shown["steps"]], shown["lost"]) == (1, ["cut"], [])
     assert snapshot_of(path) == before
+    assert run("repair", path, "--apply")[0] == 0
+    assert run("verify", path)[0] == 0
+    assert (run("repair", path)[0], len(run("state", path, "--json")[1])) == (0, 3)
+    [kept] = (path / "kept").iterdir()
+    assert (kept / "pwal_0000").read_bytes() == before["pwal_0000"]
+
+
+def test_repair_of_durable_data_says_what_is_lost(log, run):
+    path = log("c11_truncated_durable_entry")
+    status, _, text = run("repair", path)
+    assert (status, "what stood in pwal_0000 from byte 166 to byte 208" in text) == (3, True)
+    assert run("state", path)[0] == 3
+    assert run("repair", path, "--apply")[0] == 0
+    assert (run("verify", path)[0], len(run("state", path, "--json")[1])) == (0, 2)
+
+
+def test_repair_refuses_what_is_not_damage(log, run):
+    path = log("c37_manifest_future")
+    before = snapshot_of(path)
+    assert run("repair", path, "--apply")[0] == 3
+    assert snapshot_of(path) == before
+
+
+def test_compact_writes_the_state_and_drops_the_logs(log, run):
+    path = log("c01_basic_multichannel")
+    before, rows = snapshot_of(path), run("state", path, "--json")[1]
+    status, (shown,), _ = run("compact", path, "--dry-run", "--json")
+    assert (status, [step["action"] for step in shown["steps"]]) == (0, ["write", *["remove"] * 3])
+    assert snapshot_of(path) == before
+    status, _, text = run("compact", path)
+    assert (status, "pwal_0000.compacted at epoch 6; 3 files removed" in text) == (0, True)
+    assert not list(path.glob("pwal_000?"))
+    after = run("state", path, "--json")[1]
+    plain = [(row["storage_id"], row["key"], row["value"]) for row in rows]
+    assert [(row["storage_id"], row["key"], row["value"]) for row in after] == plain
+    assert run("verify", path)[0] == 0
+    assert (run("compact", path)[0], run("compact", path, "--json")[1][0]["steps"]) == (0, [])
+
+
+def test_snapshot_writes_the_sorted_state_and_leaves_the_logs(log, run):
+    path = log("c01_basic_multichannel")
+    logs = {name: raw for name, raw in snapshot_of(path).items() if not name.startswith("data")}
+    status, _, text = run("snapshot", path)
+    assert (status, "data/snapshot at epoch 6, 14 keys" in text) == (0, True)
+    theirs = lay_out("c01_basic_multichannel", "dir_after", path.parent)
+    assert (path / "data/snapshot").read_bytes() == (theirs / "data/snapshot").read_bytes()
+    assert "at epoch 1, 13 keys" in run("snapshot", path, "--as-of", 1)[2]
+    assert {name: raw for name, raw in snapshot_of(path).items() if not name.startswith("data")} == logs
+    assert run("snapshot", path, "--data", path / "epoch")[0] == 2
+    assert run("snapshot", log("c06_online_compaction"), "--as-of", 2)[0] == 3
+
+
+@pytest.mark.parametrize(
+    "case", ["c01_basic_multichannel", "c06_online_compaction", "c34_log05_v1_migration"]
+)
+def test_migrate_there_and_back_keeps_the_state(case, log, run, tmp_path):
+    path = log(case)
+    before = snapshot_of(path)
+    rows = [(row["storage_id"], row["key"], row["value"]) for row in run("state", path, "--json")[1]]
+    there, back = tmp_path / "there", tmp_path / "back"
+    assert run("migrate", path, "--edition", "designed", "--to", there, "--dry-run")[0] == 0
+    assert not there.exists()
+    for source, edition, target in ((path, "designed", there), (there, "shipped", back)):
+        status, _, text = run("migrate", source, "--edition", edition, "--to", target)
+        assert (status, "holds the same state" in text) == (0, True)
+        shown = [(row["storage_id"], row["key"], row["value"]) for row in run("state", target, "--json")[1]]
+        assert shown == rows
+        status, (seen,), _ = run("verify", target, "--json")
+        assert (status, seen["edition"]) == (0, edition)
+    with Datastore(back) as store:
+        with store.channel().session() as session:
+            session.put(7, b"goes", b"on")
+        store.switch_epoch()
+    assert len(run("state", back, "--json")[1]) == len(rows) + 1
+    assert snapshot_of(path) == before
+
+
+def test_migrate_refuses_before_it_writes(log, run, tmp_path):
+    path, target = log("c07_offline_compaction"), tmp_path / "target"
+    for source, edition, text in (
+        (path, "designed", "1 blobs are named"),
+        (path, "shipped", "of the shipped edition already"),
+        (path, "other", "not an edition"),
+        (log("c16_unknown_type_in_durable"), "designed", "no record begins here"),
+    ):
+        assert text in run("migrate", source, "--edition", edition, "--to", target)[2]
+        assert not target.exists()
+    assert run("migrate", log("c01_basic_multichannel"), "--edition", "designed", "--to", path)[0] == 3
+
+
+def test_the_upkeep_verbs_need_the_directory_for_themselves(log, run, tmp_path):
+    path = log("c10_ended_not_durable")
+    with Datastore(path) as store:
+        with store.channel().session() as session:
+            session.put(1, b"k", b"v")
+        store.switch_epoch()
+        for verb in (("compact",), ("snapshot",)):
+            assert run(verb[0], path)[0] == 3
 
 
 def test_a_refusal_names_the_place_and_what_to_do(log, run):

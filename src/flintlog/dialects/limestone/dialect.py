@@ -10,6 +10,7 @@ from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
 from flintlog.disk import Disk
+from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,26 +69,31 @@ class Limestone:
         return entries.state(disk, path, parse_epoch(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
-        from flintlog.dialects.limestone.upkeep.refusals import refuse
+        from flintlog.dialects.limestone.upkeep.repair import plan_repair
 
-        return refuse("repair", path)
+        return plan_repair(disk, path)
 
     def plan_snapshot(
         self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
     ) -> Plan:
-        from flintlog.dialects.limestone.upkeep.refusals import refuse
+        from flintlog.dialects.limestone.replay import parse_epoch
+        from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
 
-        return refuse("snapshot", path)
+        if given is not None:
+            raise UsageError(
+                "the state of a limestone log follows from its entries", advice="Leave --data out"
+            )
+        return plan_snapshot(disk, path, parse_epoch(as_of))
 
     def plan_compact(self, disk: Disk, path: str) -> Plan:
-        from flintlog.dialects.limestone.upkeep.refusals import refuse
+        from flintlog.dialects.limestone.upkeep.compact import plan_compact
 
-        return refuse("compact", path)
+        return plan_compact(disk, path)
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
-        from flintlog.dialects.limestone.upkeep.refusals import refuse
+        from flintlog.dialects.limestone.upkeep.convert import plan_convert
 
-        return refuse("migrate", path)
+        return plan_convert(disk, path, edition, target)
 
 
 DIALECT = Limestone()

@@ -103,10 +103,16 @@ class Survey:
         """Do snippets of this version end with a marker?"""
         return self.manifest is None or self.manifest.version >= lay.VERSION_OF_END_MARKERS
 
+    @property
+    def is_damaged(self) -> bool:
+        """Is there anything that stops a store from opening?"""
+        worst = gravest(self.findings)
+        return worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)
+
     def refuse_damage(self) -> None:
         """Raise for what stops a store from opening."""
         worst = gravest(self.findings)
-        if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+        if worst is not None and self.is_damaged:
             raise worst.error(self.path)
 
     def view(self, name: str, *, active: bool = False) -> memoryview:

@@ -141,12 +141,12 @@ class Datastore:
         last = found.last_epoch
         if self.edition == "shipped":
             self._finish_as_shipped(found, last, old)
-        self._recorded = self._durable = (
-            max(last, found.durable) if self.edition == "shipped" else found.durable
-        )
-        self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
         # A compaction may have taken in empty epochs that no log and no record shows.
-        self._switched = max(last, found.catalog.max_epoch) + 1
+        covered = found.catalog.max_epoch
+        self._recorded = max(last, found.durable) if self.edition == "shipped" else found.durable
+        self._durable = max(self._recorded, covered)
+        self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
+        self._switched = max(last, covered) + 1
         self._minor = 0  # counts on over epochs: a session may still be open in one that is over
 
     def _finish_as_shipped(self, found: Survey, last: int, old_version: int) -> None:
