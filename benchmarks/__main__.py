@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-from benchmarks import machine, mpy6a, taskflux, zmqraft
+from benchmarks import limestone, machine, mpy6a, taskflux, zmqraft
 from benchmarks.table import Table
 
 
@@ -47,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
             zmqraft.run(table, work, zmqraft.QUICK if options.quick else zmqraft.Sizes(), wanted)
         if wanted_dialect("mpy6a"):
             mpy6a.run(table, work, mpy6a.QUICK if options.quick else mpy6a.Sizes(), wanted)
+        if wanted_dialect("limestone"):
+            limestone.run(table, work, limestone.QUICK if options.quick else limestone.Sizes(), wanted)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if not there and not os.listdir(options.directory):

@@ -10,13 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flintlog.dialects.limestone.store import Datastore
     from flintlog.dialects.mpy6a.store import Session, SessionStore, Topic
     from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
     from flintlog.dialects.zmqraft.store import RaftStore
 
-__all__ = ["QueueStore", "RaftStore", "ReplicaLog", "Session", "SessionStore", "Topic"]
+__all__ = ["Datastore", "QueueStore", "RaftStore", "ReplicaLog", "Session", "SessionStore", "Topic"]
 
 _HOMES = {
+    "Datastore": "flintlog.dialects.limestone.store",
     "QueueStore": "flintlog.dialects.taskflux.store",
     "RaftStore": "flintlog.dialects.zmqraft.store",
     "ReplicaLog": "flintlog.dialects.taskflux.store",

@@ -48,7 +48,7 @@ def choose_output(*, as_json: bool) -> Output:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: bytes as lower-case hex, whatever they are wrapped in."""
+    """A value as JSON has it: bytes as lower-case hex, whole numbers of any size, whatever they are wrapped in."""
     match value:
         case bytes():
             return value.hex()

@@ -139,3 +139,50 @@ def be32(buffer: Any, at: int) -> int:
 def be64(buffer: Any, at: int) -> int:
     """A signed 64-bit big-endian integer."""
     return int.from_bytes(buffer[at : at + 8], "big", signed=True)
+
+
+def _le32(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
+    value = np.int64(0)
+    for index in range(4):
+        value |= np.int64(buffer[place + np.uint64(index)]) << (8 * index)
+    return value
+
+
+def _le64(buffer: Any, at: int) -> Any:
+    place = np.uint64(at)
+    value = np.uint64(0)
+    for index in range(8):
+        value |= np.uint64(buffer[place + np.uint64(index)]) << np.uint64(8 * index)
+    return value
+
+
+@helper(compiled=_le32)
+def le32(buffer: Any, at: int) -> int:
+    """An unsigned 32-bit little-endian integer."""
+    return int.from_bytes(buffer[at : at + 4], "little")
+
+
+@helper(compiled=_le64)
+def le64(buffer: Any, at: int) -> int:
+    """An unsigned 64-bit little-endian integer; compiled, it stays unsigned."""
+    return int.from_bytes(buffer[at : at + 8], "little")
+
+
+def _window(buffer: Any, at: int, end: int) -> Any:
+    if end - at >= 8:
+        place = np.uint64(at)
+        value = np.uint64(0)
+        for index in range(8):
+            value = (value << np.uint64(8)) | np.uint64(buffer[place + np.uint64(index)])
+        return value
+    value = np.uint64(0)
+    for index in range(at, end):
+        value = (value << np.uint64(8)) | np.uint64(buffer[index])
+    return value << np.uint64(8 * (8 - (end - at))) if end > at else value
+
+
+@helper(compiled=_window)
+def window(buffer: Any, at: int, end: int) -> int:
+    """Up to eight bytes as a number that sorts like them: big-endian, filled with zeros."""
+    return int.from_bytes(bytes(buffer[at : min(end, at + 8)]).ljust(8, b"\0"), "big")

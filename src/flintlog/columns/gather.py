@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.columns.compile import kernel
+from flintlog.columns.compile import helper, kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,12 +15,26 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 
+def _copy_loop(out: Any, target: int, buffer: Any, start: int, size: int) -> None:
+    to, at = (
+        np.uint64(target),
+        np.uint64(start),
+    )  # unsigned: no look at each index, so that whole words are moved
+    for index in range(size):
+        out[to + np.uint64(index)] = buffer[at + np.uint64(index)]
+
+
+@helper(compiled=_copy_loop)
+def _copy_range(out: Any, target: int, buffer: Any, start: int, size: int) -> None:
+    out[target : target + size] = buffer[start : start + size]
+
+
 @kernel
 def _copy(out: Any, target: Any, buffer: Any, start: Any, length: Any) -> None:
     for index in range(len(start)):
         size = length[index]
         if size > 0:
-            out[target[index] : target[index] + size] = buffer[start[index] : start[index] + size]
+            _copy_range(out, target[index], buffer, start[index], size)
 
 
 def copy_ranges(out: NDArray[np.uint8], target: Ints, buffer: memoryview, start: Ints, length: Ints) -> None:
@@ -47,6 +61,9 @@ def gather(
     offsets = offsets_of(length)
     arena = bytearray(int(offsets[-1]))
     out = np.frombuffer(arena, np.uint8)
+    if len(source) and bool((source == source[0]).all()):
+        copy_ranges(out, offsets[:-1], sources[source[0]], start, length)
+        return arena, offsets
     for which in np.unique(source):
         mine = np.flatnonzero(source == which)
         copy_ranges(out, offsets[mine], sources[which], start[mine], length[mine])

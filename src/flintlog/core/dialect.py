@@ -27,6 +27,7 @@ _MODULES = {
     "taskflux": "flintlog.dialects.taskflux.dialect",
     "zmqraft": "flintlog.dialects.zmqraft.dialect",
     "mpy6a": "flintlog.dialects.mpy6a.dialect",
+    "limestone": "flintlog.dialects.limestone.dialect",
 }
 
 
@@ -55,6 +56,7 @@ class Split:
     end: int
     first: int  # the position of its first entry
     last: int | None  # and of its last one; None at the end of the log, which may grow
+    context: tuple[int, ...] = ()  # what the dialect must know to begin in the middle of a file
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Where an entry stands in its log.
 
 A position is a tuple of integers that compares in log order: `(lsn,)` for taskflux, `(index,)` for zmqraft,
-`(term, index)` for mpy6a, `(epoch, major, minor)` for limestone. In JSON a single number stands for itself.
+`(term, index)` for mpy6a, `(epoch,)` for limestone. In JSON a single number stands for itself.
 """
 
 from __future__ import annotations

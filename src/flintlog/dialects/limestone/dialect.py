@@ -1,0 +1,99 @@
+"""limestone as the command line and Spark see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.inventory import Inventory
+from flintlog.core.plan import Plan
+from flintlog.core.position import Position
+from flintlog.disk import Disk
+from flintlog.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Limestone:
+    """A key-value log with parallel channels, epochs and group commit."""
+
+    name = "limestone"
+    title = "key-value log with epochs and compaction (limestone)"
+
+    def recognise(self, disk: Disk, path: str) -> bool:
+        from flintlog.dialects.limestone import files
+
+        return files.recognise(disk, path)
+
+    def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.dialects.limestone.upkeep import verify
+
+        return verify.inspect(disk, path)
+
+    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+        from flintlog.dialects.limestone.upkeep import verify
+
+        return verify.verify(disk, path, progress)
+
+    def entry_schema(self) -> pa.Schema:
+        from flintlog.dialects.limestone.tables import ENTRY_SCHEMA
+
+        return ENTRY_SCHEMA
+
+    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+        from flintlog.dialects.limestone import entries
+
+        return entries.splits(disk, path, query)
+
+    def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+        from flintlog.dialects.limestone import entries
+
+        return entries.read_split(disk, path, split, query)
+
+    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+        from flintlog.dialects.limestone import entries
+
+        return entries.explain(disk, path, query)
+
+    def state_schema(self) -> pa.Schema:
+        from flintlog.dialects.limestone.tables import STATE_SCHEMA
+
+        return STATE_SCHEMA
+
+    def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+        from flintlog.dialects.limestone import entries
+        from flintlog.dialects.limestone.replay import parse_epoch
+
+        return entries.state(disk, path, parse_epoch(as_of))
+
+    def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.limestone.upkeep.repair import plan_repair
+
+        return plan_repair(disk, path)
+
+    def plan_snapshot(
+        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+    ) -> Plan:
+        from flintlog.dialects.limestone.replay import parse_epoch
+        from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
+
+        if given is not None:
+            raise UsageError(
+                "the state of a limestone log follows from its entries", advice="Leave --data out"
+            )
+        return plan_snapshot(disk, path, parse_epoch(as_of))
+
+    def plan_compact(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.limestone.upkeep.compact import plan_compact
+
+        return plan_compact(disk, path)
+
+    def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
+        from flintlog.dialects.limestone.upkeep.convert import plan_convert
+
+        return plan_convert(disk, path, edition, target)
+
+
+DIALECT = Limestone()

@@ -1,0 +1,157 @@
+"""What stands where a walk stopped: a torn tail, or damage.
+
+*The rule.* A session is synced before its epoch becomes durable, so bytes that no durable snippet can need are torn:
+nobody was told that they are on disk. Where a walk cannot go on, they are that
+
+1. inside a snippet above the durable epoch, or an invalidated one, or
+2. behind a closed snippet, or at the beginning of a file: a begin marker that is cut, zeros, or rubbish, or
+3. where snippets have no end markers (the designed edition, versions up to 5), behind any entry: a begin marker that
+   is cut, or zeros that are at least as long as one or reach to the end of the file, or
+4. behind a begin marker without entries when zeros follow: the marker itself arrived in part,
+
+and in each case only if no durable snippet follows. Everything else is damage, as is an entry outside a snippet.
+
+A format without checksums cannot see more: a flipped bit in a key, a value or a version, and a snippet that lost its
+last entries with its end marker, look like what was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flintlog.columns.compile import kernel, le64
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.scan import Snippets, Stop, Walk
+
+_BEGIN, _END, _INVALIDATED, _TYPE_MAX = lay.BEGIN, lay.END, lay.INVALIDATED, lay.TYPE_MAX
+_MARKER_SIZE, _END_SIZE, _NO_CHECKSUM = lay.MARKER_SIZE, lay.END_SIZE, lay.NO_CHECKSUM
+_SEARCH_CHUNK = 1 << 20
+_PROBE_BYTES = 1 << 16
+_PROBES_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Bytes that cannot be read. `offset` is the first of them, `begin` what a cut or a mark begins with."""
+
+    offset: int
+    begin: int
+    torn: bool
+    marked: bool  # they are inside an invalidated snippet: nobody will read them as anything
+    code: str
+    message: str
+    expected: str
+    found: str
+    resumes: int | None = None  # where a durable snippet begins, or ends, behind the damage
+
+
+def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) -> Tail | None:
+    """Apply the rule of this module's docstring; None when the file simply ends."""
+    stop = walk.stop
+    if stop.good:
+        return None
+    last = walk.snippets[-1:] if stop.inside else None
+    dead = last is not None and (int(last.kind[0]) == lay.INVALIDATED or int(last.epoch[0]) > durable)
+    begin, torn = stop.offset, False
+    if last is not None and dead:
+        begin, torn = int(last.offset[0]), True
+    elif last is None:
+        torn = stop.reason != scan.OUTSIDE
+    elif int(last.entries[0]) == 0 and _zeros(buffer, stop.offset):
+        begin, torn = int(last.offset[0]), True
+    elif not end_markers:
+        torn = _is_cut_marker(buffer, stop) or _zeros(buffer, stop.offset)
+    resumes = None
+    if torn:
+        resumes = find_durable(buffer, stop.offset + 1, _epoch_before(walk.snippets, durable), durable)
+    marked = _is_marked(buffer, stop, last)
+    code, message, expected, found = _describe(buffer, stop)
+    if resumes is not None:
+        message = f"{message}, and a durable snippet follows"
+    return Tail(stop.offset, begin, torn and resumes is None, marked, code, message, expected, found, resumes)
+
+
+def _is_marked(buffer: memoryview, stop: Stop, last: Snippets | None) -> bool:
+    if last is not None and int(last.kind[0]) == lay.INVALIDATED:
+        return True
+    return stop.reason == scan.CUT and int(buffer[stop.offset]) == lay.INVALIDATED
+
+
+def _is_cut_marker(buffer: memoryview, stop: Stop) -> bool:
+    return stop.reason == scan.CUT and int(buffer[stop.offset]) in (lay.BEGIN, lay.INVALIDATED)
+
+
+def _zeros(buffer: memoryview, at: int) -> bool:
+    """Do zeros stand here, as many as a begin marker has or up to the end of the file?"""
+    return not any(buffer[at : at + lay.MARKER_SIZE])
+
+
+def _epoch_before(snippets: Snippets, durable: int) -> int:
+    """Epochs do not descend in a file: what follows has at least that of the last durable snippet."""
+    counted = snippets.epoch[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(durable))]
+    return max(int(counted[-1]) if len(counted) else 0, 1)
+
+
+def _describe(buffer: memoryview, stop: Stop) -> tuple[str, str, str, str]:
+    at = stop.offset
+    if stop.reason == scan.OUTSIDE:
+        word = lay.OPERATIONS.get(int(buffer[at]), "end marker")
+        return "entry-outside", "an entry stands outside a snippet", "a begin marker", word
+    if stop.reason == scan.CUT:
+        size = lay.record_size(buffer, at)
+        left = len(buffer) - at
+        return "entry-cut", "the file ends inside a record", f"{size} bytes", f"{left} bytes"
+    return "entry-type", "no record begins here", "a type from 1 to 10 but 4", str(int(buffer[at]))
+
+
+@kernel
+def _find(buffer: Any, at: int, size: int, low: Any, high: Any) -> int:
+    while at + _MARKER_SIZE < size:
+        type_ = int(buffer[at])
+        if type_ == _BEGIN or type_ == _END:  # noqa: SIM109 - compiled to one comparison less
+            epoch = le64(buffer, at + 1)
+            if low <= epoch and epoch <= high:
+                behind = int(buffer[at + _MARKER_SIZE])
+                if type_ == _BEGIN:
+                    if 0 < behind <= _TYPE_MAX:
+                        return at
+                elif behind == _NO_CHECKSUM and (
+                    at + _END_SIZE == size
+                    or int(buffer[at + _END_SIZE]) == _BEGIN
+                    or int(buffer[at + _END_SIZE]) == _INVALIDATED
+                ):
+                    return at
+        at += 1
+    return -1
+
+
+def find_durable(buffer: memoryview, start: int, low: int, high: int) -> int | None:
+    """Where the marker of a snippet with an epoch from `low` to `high` stands, at or behind `start`."""
+    if low > high:
+        return None
+    at = start
+    for _ in range(_PROBES_MAX):
+        found = int(_find.run(len(buffer) - at, buffer, at, len(buffer), np.uint64(low), np.uint64(high)))
+        if found < 0:
+            return None
+        if int(buffer[found]) == lay.END or _is_snippet(buffer, found):
+            return found
+        at = found + 1
+    return found  # so many that look like one: let a person decide
+
+
+def _is_snippet(buffer: memoryview, at: int) -> bool:
+    """Do good records follow this begin marker?"""
+    seen = scan.walk(buffer, at, at + _PROBE_BYTES)
+    whole = seen.stop.good or len(seen.snippets) > 1
+    return whole and (seen.entries > 0 or bool(seen.snippets.closed.any()))
+
+
+def zeros_from(buffer: memoryview, at: int) -> bool:
+    """Does the file hold nothing but zeros from here on?"""
+    pieces = (buffer[start : start + _SEARCH_CHUNK] for start in range(at, len(buffer), _SEARCH_CHUNK))
+    return not any(bytes(piece).strip(b"\0") for piece in pieces)

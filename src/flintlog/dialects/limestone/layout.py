@@ -1,0 +1,458 @@
+"""The bytes of limestone, in words and tables; encode and decode one record, the manifest, the catalog.
+
+All integers are unsigned and little-endian. A log directory holds
+
+    limestone-manifest.json         which version of the format; also the file that a writer locks
+    pwal_NNNN                       the log of channel N, open for appending
+    pwal_NNNN.<ms14>.<n>            the same, rotated: 14 digits of milliseconds, a number that makes it unique
+    epoch                           which epochs are durable; rotated: epoch.<ms14>.<epoch>
+    compaction_catalog              which compacted files count, what they cover; .back is the one before it
+    cmpct_NNNN                      compacted files of the designed edition; .tmp while they are written
+    pwal_0000.compacted             the compacted file of the shipped edition; .prev is the one before it
+    data/snapshot                   the state at the last start, made anew at each
+    blob/dir_DD/<16 hex>.blob       large values, by number; DD is the number modulo 100
+    .epoch.tmp, compaction_temp/    scratch of the original program, with sorting/ and ctrl/
+
+A log file is a sequence of records without a header. Nothing has a checksum, and a record's first byte is its
+type. A session is written as a *snippet*: a begin marker with the session's epoch, entries, and from version 6 on
+an end marker. Without one a snippet reaches to the next begin marker or to the end of the file.
+
+    | type | name              | behind the type byte                                                        |
+    |------|-------------------|-----------------------------------------------------------------------------|
+    | 1    | put               | u32 key length k, u32 value length v, u64 storage, key, u64 major, u64 minor, value |
+    | 2    | begin             | u64 epoch                                                                   |
+    | 3    | end               | u64 epoch, u8 checksum type (1: none)                                       |
+    | 4    | durable           | u64 epoch; in epoch files only                                              |
+    | 5    | remove            | u32 key length k, u64 storage, key, u64 major, u64 minor                    |
+    | 6    | invalidated begin | u64 epoch; a begin marker whose first byte was overwritten                  |
+    | 7    | clear storage     | u64 storage, u64 major, u64 minor                                           |
+    | 8    | add storage       | the same                                                                    |
+    | 9    | remove storage    | the same                                                                    |
+    | 10   | put with blobs    | as 1, then u32 count n, n times u64 blob number                             |
+
+Type 0 is none, so that zeros are seen. (major, minor) is the write version: of two entries for a key the higher
+one counts. The durable epoch is the largest one in the epoch files; snippets above it do not count.
+
+The designed edition has version 2 and the types 1, 2, 5, 6; the shipped edition all of them, and version 7.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flintlog.errors import DamageError, UsageError
+
+PUT, BEGIN, END, DURABLE, REMOVE, INVALIDATED = 1, 2, 3, 4, 5, 6
+CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE, PUT_BLOBS = 7, 8, 9, 10
+TYPE_MAX = PUT_BLOBS
+
+OPERATIONS = {
+    PUT: "put",
+    REMOVE: "remove",
+    CLEAR_STORAGE: "clear_storage",
+    ADD_STORAGE: "add_storage",
+    REMOVE_STORAGE: "remove_storage",
+    PUT_BLOBS: "put",
+}
+
+PUT_HEADER = struct.Struct("<BIIQ")  # type, key length, value length, storage
+REMOVE_HEADER = struct.Struct("<BIQ")  # type, key length, storage
+VERSION_FIELD = struct.Struct("<QQ")  # major, minor
+STORAGE_RECORD = struct.Struct("<BQQQ")  # type, storage, major, minor
+MARKER = struct.Struct("<BQ")  # type, epoch
+END_MARKER = struct.Struct("<BQB")  # type, epoch, checksum type
+BLOB_COUNT = struct.Struct("<I")
+
+VERSION_SIZE = VERSION_FIELD.size
+MARKER_SIZE = MARKER.size
+END_SIZE = END_MARKER.size
+STORAGE_SIZE = STORAGE_RECORD.size
+PUT_SIZE = PUT_HEADER.size + VERSION_SIZE  # without key and value
+REMOVE_SIZE = REMOVE_HEADER.size + VERSION_SIZE
+BLOB_SIZE = 8
+NO_CHECKSUM = 1
+
+NUMBER_MAX = 2**64 - 1
+LENGTH_MAX = 2**32 - 1
+
+Edition = Literal["designed", "shipped"]
+VERSION_OF: dict[Edition, int] = {"designed": 2, "shipped": 7}
+VERSION_MIN, VERSION_MAX = 1, 7
+VERSION_OF_END_MARKERS = 6
+
+MANIFEST_FILE = "limestone-manifest.json"
+CATALOG_FILE = "compaction_catalog"
+BACK = ".back"
+MANIFEST_BACK = MANIFEST_FILE + BACK
+CATALOG_BACK = CATALOG_FILE + BACK
+EPOCH_FILE = "epoch"
+EPOCH_SCRATCH = ".epoch.tmp"
+COMPACTED_FILE = "pwal_0000.compacted"
+COMPACTED_PREVIOUS = "pwal_0000.compacted.prev"
+COMPACTED_SCRATCH = ".tmp"
+SNAPSHOT_FILE = "data/snapshot"
+BLOB_DIRECTORY = "blob"
+SCRATCH_DIRECTORIES = ("compaction_temp", "sorting", "ctrl")
+DIRECTORIES = ("data", BLOB_DIRECTORY, *SCRATCH_DIRECTORIES)
+
+WAL_PREFIX = "pwal_"
+ACTIVE_NAME = re.compile(r"pwal_([0-9]{4,20})")
+ROTATED_NAME = re.compile(r"pwal_([0-9]{4,20})\.([0-9]{14})\.([0-9]{1,20})")
+ROTATED_EPOCH_NAME = re.compile(r"epoch\.([0-9]{14})\.([0-9]{1,20})")
+CMPCT_NAME = re.compile(r"cmpct_([0-9]{4,20})")
+BLOB_NAME = re.compile(r"([0-9a-f]{16})\.blob")
+BLOB_FOLDER = re.compile(r"dir_([0-9]{2})")
+
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a snippet; of storage operations only storage and version count."""
+
+    type: int
+    storage: int
+    key: bytes = b""
+    value: bytes = b""
+    version: Version = (0, 0)
+    blobs: tuple[int, ...] = ()
+
+    def encode(self) -> bytes:
+        """The entry's bytes."""
+        storage = check_number("storage id", self.storage)
+        version = VERSION_FIELD.pack(*(check_number("write version", part) for part in self.version))
+        if self.type in (PUT, PUT_BLOBS):
+            if self.type == PUT and self.blobs:
+                raise UsageError("an entry with blobs has type 10")
+            head = PUT_HEADER.pack(self.type, _length("key", self.key), _length("value", self.value), storage)
+            blobs = _encode_blobs(self.blobs) if self.type == PUT_BLOBS else b""
+            return b"".join((head, self.key, version, self.value, blobs))
+        if self.type == REMOVE:
+            return b"".join(
+                (REMOVE_HEADER.pack(REMOVE, _length("key", self.key), storage), self.key, version)
+            )
+        if self.type in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
+            return STORAGE_RECORD.pack(self.type, storage, *self.version)
+        raise UsageError(f"type {self.type} is not an entry")
+
+
+def put(storage: int, key: bytes, value: bytes, version: Version, blobs: tuple[int, ...] = ()) -> Entry:
+    """An entry that gives a key a value."""
+    return Entry(PUT_BLOBS if blobs else PUT, storage, key, value, version, blobs)
+
+
+def remove(storage: int, key: bytes, version: Version) -> Entry:
+    """An entry that takes a key away."""
+    return Entry(REMOVE, storage, key, b"", version)
+
+
+def _encode_blobs(blobs: tuple[int, ...]) -> bytes:
+    numbers = [check_number("blob number", blob) for blob in blobs]
+    return struct.pack(f"<I{len(numbers)}Q", len(numbers), *numbers)
+
+
+def check_number(word: str, value: int) -> int:
+    """A number that fits in eight bytes."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
+        raise UsageError(f"{word} {value!r} is not a whole number from 0 to 2^64 - 1")
+    return value
+
+
+def _length(word: str, data: bytes) -> int:
+    if len(data) > LENGTH_MAX:
+        raise UsageError(f"a {word} has at most 2^32 - 1 bytes, not {len(data)}")
+    return len(data)
+
+
+def encode_begin(epoch: int) -> bytes:
+    return MARKER.pack(BEGIN, check_number("epoch", epoch))
+
+
+def encode_end(epoch: int) -> bytes:
+    return END_MARKER.pack(END, check_number("epoch", epoch), NO_CHECKSUM)
+
+
+def encode_durable(epoch: int) -> bytes:
+    return MARKER.pack(DURABLE, check_number("epoch", epoch))
+
+
+def decode_marker(raw: bytes | memoryview, at: int) -> int:
+    """The epoch of a marker."""
+    return int.from_bytes(raw[at + 1 : at + MARKER_SIZE], "little")
+
+
+def record_size(raw: bytes | memoryview, at: int) -> int | None:
+    """How many bytes the record that begins at `at` claims; None for an unknown type.
+
+    The answer may reach behind the end of the buffer. Where the lengths themselves are cut it is the size of the
+    fixed part, which does so too.
+    """
+    kind = raw[at] if at < len(raw) else 0
+    left = len(raw) - at
+    if kind in (BEGIN, DURABLE, INVALIDATED):
+        return MARKER_SIZE
+    if kind == END:
+        return END_SIZE
+    if kind in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
+        return STORAGE_SIZE
+    if kind == REMOVE:
+        return REMOVE_SIZE + (_u32(raw, at + 1) if left >= 5 else 0)
+    if kind not in (PUT, PUT_BLOBS):
+        return None
+    size = PUT_SIZE + (_u32(raw, at + 1) + _u32(raw, at + 5) if left >= 9 else 0)
+    if kind == PUT:
+        return size
+    if left < size + BLOB_COUNT.size:
+        return size + BLOB_COUNT.size
+    return size + BLOB_COUNT.size + BLOB_SIZE * _u32(raw, at + size)
+
+
+def _u32(raw: bytes | memoryview, at: int) -> int:
+    return int.from_bytes(raw[at : at + 4], "little")
+
+
+def decode(raw: bytes | memoryview, at: int = 0) -> tuple[Entry, int]:
+    """The entry that begins at `at`, and where it ends."""
+    size = record_size(raw, at)
+    kind = raw[at] if at < len(raw) else 0
+    if size is None or kind not in OPERATIONS:
+        raise DamageError(
+            "no entry begins here", code="entry-type", offset=at, expected="1, 5, 7 to 10", found=str(kind)
+        )
+    if at + size > len(raw):
+        raise DamageError(
+            "the entry is cut",
+            code="entry-cut",
+            offset=at,
+            expected=f"{size} bytes",
+            found=f"{len(raw) - at} bytes",
+        )
+    end = at + size
+    if kind in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
+        _, storage, major, minor = STORAGE_RECORD.unpack_from(raw, at)
+        return Entry(kind, storage, version=(major, minor)), end
+    if kind == REMOVE:
+        _, key_length, storage = REMOVE_HEADER.unpack_from(raw, at)
+        key, value_length = at + REMOVE_HEADER.size, 0
+    else:
+        _, key_length, value_length, storage = PUT_HEADER.unpack_from(raw, at)
+        key = at + PUT_HEADER.size
+    value = key + key_length + VERSION_SIZE
+    major, minor = VERSION_FIELD.unpack_from(raw, key + key_length)
+    blobs: tuple[int, ...] = ()
+    if kind == PUT_BLOBS:
+        place = value + value_length
+        blobs = struct.unpack_from(f"<{_u32(raw, place)}Q", raw, place + BLOB_COUNT.size)
+    return (
+        Entry(
+            kind,
+            storage,
+            bytes(raw[key : key + key_length]),
+            bytes(raw[value : value + value_length]),
+            (major, minor),
+            blobs,
+        ),
+        end,
+    )
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def active_name(channel: int) -> str:
+    return f"{WAL_PREFIX}{channel:04d}"
+
+
+def rotated_name(channel: int, milliseconds: int, number: int = 0) -> str:
+    return f"{active_name(channel)}.{milliseconds:014d}.{number}"
+
+
+def rotated_epoch_name(milliseconds: int, epoch: int) -> str:
+    return f"{EPOCH_FILE}.{milliseconds:014d}.{epoch}"
+
+
+def cmpct_name(number: int) -> str:
+    return f"cmpct_{number:04d}"
+
+
+def blob_path(number: int) -> str:
+    """Where a blob stands in the log directory."""
+    return f"{BLOB_DIRECTORY}/dir_{number % 100:02d}/{number:016x}.blob"
+
+
+def is_wal_name(name: str) -> bool:
+    """Is this the log of a channel? The original reads every file with this prefix as one."""
+    return name.startswith(WAL_PREFIX) and name not in (COMPACTED_FILE, COMPACTED_PREVIOUS)
+
+
+def is_compacted_name(name: str) -> bool:
+    return name == COMPACTED_FILE or CMPCT_NAME.fullmatch(name) is not None
+
+
+def is_rotated_name(name: str) -> bool:
+    """Names that a catalog may list as compacted logs."""
+    return ROTATED_NAME.fullmatch(name) is not None or ACTIVE_NAME.fullmatch(name) is not None
+
+
+# --- manifest ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Which version the directory has. Formats above 1.0 carry the identity of the instance."""
+
+    version: int
+    format: str = "1.0"
+    instance: str = ""
+
+    def encode(self) -> bytes:
+        if self.format == "1.0":
+            facts: dict[str, Any] = {"format_version": "1.0", "persistent_format_version": self.version}
+            return json.dumps(facts, indent=4).encode()
+        facts = {
+            "format_version": self.format,
+            "instance_uuid": self.instance,
+            "persistent_format_version": self.version,
+        }
+        return json.dumps(facts, separators=(",", ":")).encode()
+
+
+MANIFEST_SIZE_MAX = 1 << 16
+
+
+def decode_manifest(raw: bytes, name: str = MANIFEST_FILE) -> Manifest:
+    """The manifest from its bytes. Whether its version is known is not judged here."""
+
+    def broken(found: str) -> DamageError:
+        return DamageError(
+            "this is not a manifest",
+            code="manifest-broken",
+            file=name,
+            offset=0,
+            expected="a JSON object with format_version and persistent_format_version",
+            found=found,
+        )
+
+    try:
+        facts = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise broken(str(error) if isinstance(error, json.JSONDecodeError) else "no JSON") from None
+    if not isinstance(facts, dict):
+        raise broken("another JSON value")
+    form, version = facts.get("format_version"), facts.get("persistent_format_version")
+    if not isinstance(form, str) or not isinstance(version, int) or isinstance(version, bool):
+        raise broken("one of them missing or of the wrong type")
+    instance = facts.get("instance_uuid", "" if form == "1.0" else None)
+    if not isinstance(instance, str):
+        raise broken("no instance_uuid")
+    return Manifest(version, form, instance)
+
+
+# --- catalog -----------------------------------------------------------------------------------------------------
+
+CATALOG_HEADER = "COMPACTION_CATALOG_HEADER"
+CATALOG_FOOTER = "COMPACTION_CATALOG_FOOTER"
+COMPACTED_VERSION = 1
+CATALOG_SIZE_MAX = 1 << 26
+_DIGITS = re.compile(r"[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What compaction left: the files that count, what they cover, the largest blob number seen."""
+
+    compacted: dict[str, int] = field(default_factory=dict)  # name to version
+    detached: frozenset[str] = frozenset()  # logs whose entries up to `max_epoch` the compacted files hold
+    max_epoch: int = 0
+    max_blob: int | None = 0  # None: not written, as before blobs
+
+    def encode(self) -> bytes:
+        lines = [CATALOG_HEADER]
+        lines += [f"COMPACTED_FILE {name} {version}" for name, version in sorted(self.compacted.items())]
+        lines += [f"DETACHED_PWAL {name}" for name in sorted(self.detached)]
+        lines.append(f"MAX_EPOCH_ID {self.max_epoch}")
+        if self.max_blob is not None:
+            lines.append(f"MAX_BLOB_ID {self.max_blob}")
+        return "\n".join([*lines, CATALOG_FOOTER, ""]).encode()
+
+
+class IncompleteCatalogError(DamageError):
+    """A catalog that ends before its footer, or is not one: what a crash leaves of it."""
+
+
+def decode_catalog(raw: bytes, name: str = CATALOG_FILE) -> Catalog:
+    """The catalog from its bytes.
+
+    An `IncompleteCatalogError` says that its writing did not finish. A plain `DamageError` says that it did and
+    that a name in it is none of ours: such a catalog is not followed, and nothing stands in for it.
+    """
+    lines = raw.split(b"\n")
+    offset = 0
+    compacted: dict[str, int] = {}
+    detached: set[str] = set()
+    numbers: dict[str, int] = {}
+    strange: DamageError | None = None
+
+    def incomplete(expected: str, found: bytes) -> IncompleteCatalogError:
+        return IncompleteCatalogError(
+            "the catalog is not whole",
+            code="catalog-incomplete",
+            file=name,
+            offset=offset,
+            expected=expected,
+            found=_shown(found),
+        )
+
+    if lines[0] != CATALOG_HEADER.encode():
+        raise incomplete(CATALOG_HEADER, lines[0])
+    offset = len(lines[0]) + 1
+    for line in lines[1:]:
+        if line == CATALOG_FOOTER.encode():
+            break
+        words = line.decode("utf-8", "replace").split()
+        match words:
+            case []:
+                pass
+            case ["COMPACTED_FILE", file, version, *_] if _DIGITS.fullmatch(version):
+                compacted[file] = int(version)
+                if not is_compacted_name(file):
+                    strange = strange or _strange(name, offset, file, "a compacted file")
+            case ["DETACHED_PWAL", file, *_]:
+                detached.add(file)
+                if not (is_rotated_name(file) or file in (COMPACTED_FILE, COMPACTED_PREVIOUS)):
+                    strange = strange or _strange(name, offset, file, "a rotated log")
+            case ["MAX_EPOCH_ID" | "MAX_BLOB_ID" as word, number, *_] if _is_number(number):
+                numbers[word] = int(number)
+            case _:
+                raise incomplete("a line of a catalog", line)
+        offset += len(line) + 1
+    else:
+        raise incomplete(CATALOG_FOOTER, lines[-1])
+    if "MAX_EPOCH_ID" not in numbers:
+        raise incomplete("MAX_EPOCH_ID", CATALOG_FOOTER.encode())
+    if strange is not None:
+        raise strange
+    return Catalog(compacted, frozenset(detached), numbers["MAX_EPOCH_ID"], numbers.get("MAX_BLOB_ID"))
+
+
+def _is_number(text: str) -> bool:
+    return _DIGITS.fullmatch(text) is not None and int(text) <= NUMBER_MAX
+
+
+def _strange(catalog: str, offset: int, file: str, expected: str) -> DamageError:
+    return DamageError(
+        "the catalog names a file that no writer of this format names",
+        code="catalog-name",
+        file=catalog,
+        offset=offset,
+        expected=f"the name of {expected}",
+        found=_shown(file.encode("utf-8", "surrogateescape")),
+    )
+
+
+def _shown(raw: bytes) -> str:
+    return repr(raw[:64])[1:] if raw else "nothing"

@@ -1,0 +1,296 @@
+"""Many candidates to winners in key order, within a bound of memory.
+
+All candidates are collected, cut into buckets at sampled windows, and each bucket is merged in the processor's cache,
+several at a time. When the candidates outgrow the memory, those that a newer one beats are dropped. If that is not
+enough, the upper part of the key range is put off, and the files are read again for it once the lower part is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.compile import kernel
+from flintlog.dialects.limestone.merge import CANDIDATE_SIZE, Bound, Candidates, Flags, Merge, Slab
+
+MEMORY_BYTES = 512 << 20
+
+_BUCKET_CANDIDATES = 1 << 16
+_BUCKETS_MAX = 1 << 12
+_SLAB_CANDIDATES = 1 << 20
+_SAMPLES = 32  # for each bucket
+_SHARE_MAX = 0.5  # of winners: with more, dropping the others is not worth its time
+_SHARE_CANDIDATES = 1 << 16  # that are looked at for it
+_FILL_MAX = 0.75  # of the memory that may be in use after it
+
+T = TypeVar("T")
+Streams = Callable[[], Sequence[Iterator[Candidates]]]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Parts with the order that sorts each into buckets. `edges` says where a bucket begins in each order."""
+
+    parts: Sequence[Candidates]
+    orders: Sequence[NDArray[np.int32]]
+    edges: Ints  # parts by buckets + 1
+    ranks: NDArray[np.uint32]
+    depths: Ints
+    pivots: tuple[
+        NDArray[np.uint32], NDArray[np.uint64]
+    ]  # the first rank and window of each bucket but the first
+
+    def __len__(self) -> int:
+        return int(self.edges.shape[1]) - 1
+
+    def size(self, bucket: int) -> int:
+        return int((self.edges[:, bucket + 1] - self.edges[:, bucket]).sum())
+
+    def take(self, bucket: int) -> Candidates:
+        """The candidates of one bucket."""
+        pieces = []
+        for part, order, edge in zip(self.parts, self.orders, self.edges, strict=True):
+            if edge[bucket + 1] > edge[bucket]:
+                pieces.append(part[order[edge[bucket] : edge[bucket + 1]].astype(np.int64)])
+        return Candidates.join(pieces or [self.parts[0][:0]])
+
+
+class Heap:
+    """Candidates in slabs."""
+
+    def __init__(self) -> None:
+        self._slabs: list[Slab] = []
+
+    def __len__(self) -> int:
+        return sum(slab.used for slab in self._slabs)
+
+    @property
+    def parts(self) -> list[Candidates]:
+        return [slab.part for slab in self._slabs]
+
+    def add(self, part: Candidates) -> None:
+        while len(part):
+            if not self._slabs or self._slabs[-1].used == _SLAB_CANDIDATES:
+                self._slabs.append(Slab(_SLAB_CANDIDATES))
+            part = self._slabs[-1].fill(part)
+
+    def keep(self, which: Callable[[Candidates], Flags]) -> None:
+        """Drop all but those that are chosen; slabs that become empty are freed."""
+        full = self._slabs
+        self._slabs = []
+        for at, slab in enumerate(full):
+            part = slab.part
+            kept = part[which(part)]  # a copy, so that the slab can be filled anew
+            slab.used = 0
+            del part
+            while len(kept):
+                if not self._slabs or self._slabs[-1].used == _SLAB_CANDIDATES:
+                    self._slabs.append(full[len(self._slabs)])
+                kept = self._slabs[-1].fill(kept)
+            assert len(self._slabs) <= at + 1  # never further than what was read
+
+
+class Passes:
+    """Reads streams of candidates as often as it takes, and gives the winners of all in key order."""
+
+    def __init__(self, merge: Merge, streams: Streams, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._merge = merge
+        self._streams = streams
+        self._limit = max(memory_bytes // CANDIDATE_SIZE, 1)
+        self.count = 0  # passes over the files so far
+
+    def __iter__(self) -> Iterator[Candidates]:
+        return self.mapped(lambda winners: winners)
+
+    def mapped(self, function: Callable[[Candidates], T]) -> Iterator[T]:
+        """What a function makes of each bucket of winners, in key order; it is called in the workers' threads."""
+        low: Bound | None = None
+        with ThreadPoolExecutor(self._merge.workers) as pool:
+            while True:
+                self.count += 1
+                heap, high = self._collected(pool, low)
+                yield from self._merged(pool, heap.parts, function)
+                del heap  # before the next one grows
+                if high is None:
+                    return
+                low = high
+
+    def _collected(self, pool: ThreadPoolExecutor, low: Bound | None) -> tuple[Heap, Bound | None]:
+        """The candidates from `low` on, up to the bound that the memory sets."""
+        waiting = deque(self._streams())
+        running: dict[Future[Candidates | None], Iterator[Candidates]] = {}
+        heap = Heap()
+        high: Bound | None = None
+        limit = self._limit
+        while waiting or running:
+            while waiting and len(running) < self._merge.workers:
+                stream = waiting.popleft()
+                running[pool.submit(_next, stream)] = stream
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                stream = running.pop(future)
+                part = future.result()
+                if part is not None:
+                    waiting.appendleft(stream)
+                    heap.add(self._between(part, low, high))
+            if len(heap) > limit:
+                heap, high = self._shrunk(pool, heap, high)
+                limit = max(self._limit, 2 * len(heap))
+        return heap, high
+
+    def _between(self, part: Candidates, low: Bound | None, high: Bound | None) -> Candidates:
+        keep = np.ones(len(part), bool)
+        if low is not None:
+            keep &= ~self._merge.groups.below(part, low)
+        if high is not None:
+            keep &= self._merge.groups.below(part, high)
+        return part if keep.all() else part[keep]
+
+    def _shrunk(self, pool: ThreadPoolExecutor, heap: Heap, high: Bound | None) -> tuple[Heap, Bound | None]:
+        """Drop what is beaten, or the upper part of the key range."""
+        buckets = self._buckets(pool, heap.parts)
+        if self._winning_share(buckets) <= _SHARE_MAX:
+            newest = Heap()
+            for winners in self._merged(pool, heap.parts, lambda winners: winners):
+                newest.add(winners)
+            heap = newest
+            if len(heap) <= _FILL_MAX * self._limit:
+                return heap, high
+            buckets = self._buckets(pool, heap.parts)
+        bound = self._middle(buckets)
+        if bound is None:
+            return heap, high  # one window for all: it cannot be cut
+        del buckets
+        heap.keep(lambda part: self._merge.groups.below(part, bound))
+        return heap, bound
+
+    def _winning_share(self, buckets: Buckets) -> float:
+        """About how many of the candidates win."""
+        seen = won = 0
+        for bucket in range(len(buckets)):
+            seen += buckets.size(bucket)
+            won += len(self._winners(buckets, bucket))
+            if seen >= _SHARE_CANDIDATES:
+                break
+        return won / max(seen, 1)
+
+    def _middle(self, buckets: Buckets) -> Bound | None:
+        """A bound that has about half of the candidates below it, and some."""
+        sizes = (buckets.edges[:, 1:] - buckets.edges[:, :-1]).sum(axis=0)
+        below = np.cumsum(sizes)[:-1]
+        usable = np.flatnonzero(below > 0)
+        if not len(usable):
+            return None
+        at = int(usable[np.argmin(np.abs(below[usable] - below.max() // 2))])
+        rank, window = int(buckets.pivots[0][at]), int(buckets.pivots[1][at])
+        group = int(np.flatnonzero(buckets.ranks == rank)[0])
+        return self._merge.groups.bound(group, window)
+
+    def _winners(self, buckets: Buckets, bucket: int) -> Candidates:
+        return self._merge.winners(buckets.take(bucket), buckets.ranks, buckets.depths)
+
+    def _merged(
+        self, pool: ThreadPoolExecutor, parts: Sequence[Candidates], function: Callable[[Candidates], T]
+    ) -> Iterator[T]:
+        """The winners bucket by bucket, a few ahead of whoever takes them."""
+        if not sum(map(len, parts)):
+            return
+        buckets = self._buckets(pool, parts)
+        ahead: deque[Future[T]] = deque()
+        for bucket in range(len(buckets)):
+            if buckets.size(bucket):
+                ahead.append(pool.submit(lambda number: function(self._winners(buckets, number)), bucket))
+            if len(ahead) > self._merge.workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+    def _buckets(self, pool: ThreadPoolExecutor, parts: Sequence[Candidates]) -> Buckets:
+        ranks, depths = self._merge.groups.ranks(), self._merge.groups.depths()
+        pivots = _pivots(parts, ranks)
+        sorted_in = list(pool.map(lambda part: _sort_in(part, ranks, pivots), parts))
+        return Buckets(
+            parts,
+            [order for order, _ in sorted_in],
+            np.stack([edges for _, edges in sorted_in]),
+            ranks,
+            depths,
+            pivots,
+        )
+
+
+def _next(stream: Iterator[Candidates]) -> Candidates | None:
+    return next(stream, None)
+
+
+def _pivots(
+    parts: Iterable[Candidates], ranks: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
+    """Ranks and windows that cut the candidates into buckets of about equal size."""
+    parts = list(parts)
+    total = sum(map(len, parts))
+    count = min(total // _BUCKET_CANDIDATES, _BUCKETS_MAX - 1)
+    step = max(total // ((count + 1) * _SAMPLES), 1)
+    window = np.concatenate([part.window[::step] for part in parts])
+    rank = np.concatenate([ranks[part.group[::step]] for part in parts])
+    order = np.lexsort((window, rank))
+    places = np.linspace(0, len(order), count + 2).astype(np.int64)[1:-1]
+    window, rank = window[order[places]], rank[order[places]]
+    new = np.ones(len(places), bool)
+    new[1:] = (np.diff(window) != 0) | (np.diff(rank) != 0)
+    return rank[new], window[new]
+
+
+@kernel
+def _assign(
+    ranks: Any,
+    group: Any,
+    window: Any,
+    pivot_rank: Any,
+    pivot_window: Any,
+    bucket: Any,
+    edges: Any,
+    order: Any,
+) -> None:
+    """The order that sorts candidates into buckets, and where each bucket begins in it."""
+    for index in range(len(group)):
+        rank = ranks[group[index]]
+        low = 0
+        high = len(pivot_rank)
+        while low < high:  # the number of pivots at or below the candidate
+            middle = (low + high) // 2
+            above = pivot_rank[middle] > rank
+            if pivot_rank[middle] == rank:
+                above = pivot_window[middle] > window[index]
+            if above:
+                high = middle
+            else:
+                low = middle + 1
+        bucket[index] = low
+        edges[low + 1] += 1
+    for number in range(len(edges) - 1):
+        edges[number + 1] += edges[number]
+    for index in range(len(group)):
+        mine = bucket[index]
+        order[edges[mine]] = index
+        edges[mine] += 1
+    for number in range(len(edges) - 1, 0, -1):
+        edges[number] = edges[number - 1]
+    edges[0] = 0
+
+
+def _sort_in(
+    part: Candidates,
+    ranks: NDArray[np.uint32],
+    pivots: tuple[NDArray[np.uint32], NDArray[np.uint64]],
+) -> tuple[NDArray[np.int32], Ints]:
+    edges = np.zeros(len(pivots[0]) + 2, np.int64)
+    bucket, order = np.empty(len(part), np.int16), np.empty(len(part), np.int32)
+    _assign.run(24 * len(part), ranks, part.group, part.window, *pivots, bucket, edges, order)
+    return order, edges

@@ -1,0 +1,191 @@
+"""Entries to state, once, used by the live store, the command line and Spark alike.
+
+The state is every key with its newest value, and it is given as pointers: which file and where in it the record stands.
+Storages come in the order of their numbers, or in that of their bytes on disk (`merge.by_bytes`), as files of the
+original have them; keys come in the order of their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.layout import Version
+from flintlog.dialects.limestone.merge import BASE, REMOVE, Candidates, Merge, Source, candidates, numeric
+from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
+from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
+from flintlog.dialects.limestone.survey import Survey
+from flintlog.errors import RefusedError, UsageError
+
+T = TypeVar("T")
+
+_OF_KEYS = np.zeros(256, bool)
+_OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Some live entries in key order: which of the state's files each stands in, and where."""
+
+    file: NDArray[np.int32]
+    offset: Ints
+    storage: Words
+    major: Words
+    minor: Words
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One file of the log and the snippets in it that count."""
+
+    name: str
+    snippets: Snippets
+    base: bool
+    active: bool
+
+
+class State:
+    """The state of a directory at an epoch. Iterating reads the files and gives the live entries in batches."""
+
+    def __init__(
+        self,
+        survey: Survey,
+        as_of: int | None = None,
+        *,
+        order: Callable[[int], int] = numeric,
+        memory_bytes: int = MEMORY_BYTES,
+        workers: int | None = None,
+        chunk: int = scan.ENTRIES_CHUNK,
+    ) -> None:
+        survey.refuse_damage()
+        self.epoch = survey.durable if as_of is None else min(as_of, survey.durable)
+        if as_of is not None and as_of < survey.low:
+            raise RefusedError(
+                f"the state at epoch {as_of} is no longer there: the log was compacted up to epoch {survey.low}",
+                file=survey.path,
+                advice=f"Ask for epoch {survey.low} or a later one, or read a backup from before the compaction",
+            )
+        self._survey = survey
+        self._chunk = chunk
+        self._memory_bytes = memory_bytes
+        self._readings = list(readings(survey, self.epoch))
+        self.names = [reading.name for reading in self._readings]
+        self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
+        self._merge = Merge(_sources(self.views), workers, order)
+        self._cleared: dict[int, Version] = {}
+        self._emptied: set[int] = set()  # storages whose entries in the base are gone
+
+    def __iter__(self) -> Iterator[Live]:
+        return self.mapped(lambda live: live)
+
+    def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
+        """What a function makes of each batch of live entries, in key order; it is called in several threads."""
+        passes = Passes(self._merge, self._streams, self._memory_bytes)
+        return passes.mapped(lambda winners: function(self._live(winners)))
+
+    def _live(self, winners: Candidates) -> Live:
+        live = winners[self._is_live(winners)]
+        file = self._merge.source_of(live.address)
+        starts = np.array([source.start for source in self._merge.sources], np.uint64)
+        offset = (live.address - starts[file]).astype(np.int64)
+        return Live(file, offset, self._merge.groups.storage_of(live.group), live.major, live.minor)
+
+    def _streams(self) -> list[Iterator[Candidates]]:
+        return [self._stream(which) for which in range(len(self._readings))]
+
+    def _stream(self, which: int) -> Iterator[Candidates]:
+        """The candidates of one file."""
+        reading, source = self._readings[which], self._merge.sources[which]
+        seen = 0
+        for entries in scan.read_entries(source.buffer, reading.snippets, chunk=self._chunk):
+            seen += len(entries)
+            of_keys = _OF_KEYS[entries.type]
+            if not of_keys.all():
+                self._note_cleared(entries[~of_keys], reading.snippets)
+                entries = entries[of_keys]
+            if len(entries):
+                flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
+                if reading.base:
+                    flags |= np.uint8(BASE)
+                yield candidates(
+                    self._merge.groups,
+                    source,
+                    entries.storage,
+                    entries.offset,
+                    entries.key,
+                    entries.key_length,
+                    entries.prefix,
+                    entries.major,
+                    entries.minor,
+                    flags,
+                )
+        if seen != int(reading.snippets.entries.sum()):
+            raise RefusedError(
+                "this file was changed while it was read",
+                file=f"{self._survey.path}/{reading.name}",
+                advice="Read the directory again",
+            )
+
+    def _note_cleared(self, entries: Entries, snippets: Snippets) -> None:
+        for at in np.flatnonzero(entries.type != lay.ADD_STORAGE).tolist():
+            storage = int(entries.storage[at])
+            version = (int(entries.major[at]), int(entries.minor[at]))
+            self._cleared[storage] = max(self._cleared.get(storage, (0, 0)), version)
+            if int(snippets.epoch[entries.snippet[at]]) > self._survey.low:
+                self._emptied.add(storage)
+
+    def _is_live(self, winners: Candidates) -> NDArray[np.bool_]:
+        """Not removed, not cleared. An entry with the very version of a clearing stays."""
+        live: NDArray[np.bool_] = (winners.flags & REMOVE) == 0
+        if not self._cleared:
+            return live
+        storage = self._merge.groups.storage_of(winners.group)
+        base = (winners.flags & BASE) != 0
+        for number, (major, minor) in self._cleared.items():
+            mine = storage == np.uint64(number)
+            older = (winners.major < np.uint64(major)) | (
+                (winners.major == np.uint64(major)) & (winners.minor < np.uint64(minor))
+            )
+            live &= ~(mine & ~base & older)
+            if number in self._emptied:
+                live &= ~(mine & base)
+        return live
+
+
+def readings(survey: Survey, epoch: int) -> Iterator[Reading]:
+    """The files and snippets that make the state at an epoch; the base first."""
+    for name in survey.base:
+        snippets = survey.base_walks[name].snippets
+        yield Reading(name, snippets[snippets.kind == lay.BEGIN], True, False)
+    low = -1 if survey.all_history else survey.low
+    for read in survey.logs:
+        counted = read.counted(low, epoch)
+        if len(counted):
+            yield Reading(read.file.name, counted, False, read.file.active)
+
+
+def _sources(views: list[memoryview]) -> list[Source]:
+    sources = []
+    start = 0
+    for view in views:
+        sources.append(Source(view, start))
+        start += len(view)
+    return sources
+
+
+def parse_epoch(position: Any) -> int | None:
+    """An epoch from a position."""
+    if position is None:
+        return None
+    if len(position) != 1 or not 0 <= position[0] <= lay.NUMBER_MAX:
+        raise UsageError("a limestone position is one epoch")
+    return int(position[0])

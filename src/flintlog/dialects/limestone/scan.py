@@ -1,0 +1,391 @@
+"""A log file to columns: its snippets, where each entry stands, its fields, and where and why reading stopped.
+
+Two passes, both compiled for large input, with nothing per record in Python. `walk` goes from record to record and
+lists the snippets; `read_entries` then gives the entries of chosen snippets as columns. Either can begin in the
+middle of a file, where a record begins and the snippet around it is known.
+
+What stopped a walk is judged once, by `judge.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.compile import kernel, le32, le64, window
+from flintlog.dialects.limestone import layout as lay
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Bytes = NDArray[np.uint8]
+
+# Why a walk stopped.
+EDGE = 0  # the file ends behind a record
+PAUSED = 1  # the range ends behind a record
+TYPE = 2  # no record begins so
+CUT = 3  # the file ends inside a record
+OUTSIDE = 4  # an entry or an end marker outside a snippet
+_FULL = 5
+
+SNIPPETS_CHUNK = 1 << 16
+ENTRIES_CHUNK = 1 << 17
+
+_PUT, _BEGIN, _END, _REMOVE, _INVALIDATED = lay.PUT, lay.BEGIN, lay.END, lay.REMOVE, lay.INVALIDATED
+_CLEAR, _REMOVE_STORAGE, _PUT_BLOBS = lay.CLEAR_STORAGE, lay.REMOVE_STORAGE, lay.PUT_BLOBS
+_PUT_SIZE, _REMOVE_SIZE, _STORAGE_SIZE = lay.PUT_SIZE, lay.REMOVE_SIZE, lay.STORAGE_SIZE
+_MARKER_SIZE, _END_SIZE = lay.MARKER_SIZE, lay.END_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Snippets:
+    """Columns of snippets in file order. `end` is behind the last record, the end marker included."""
+
+    offset: Ints  # of the begin marker
+    end: Ints
+    epoch: Words
+    kind: Bytes  # 2 begin, 6 invalidated begin
+    entries: Ints  # how many
+    closed: Bytes  # 1: an end marker was seen
+    end_epoch: Words  # its epoch
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, which: Any) -> Snippets:
+        return Snippets(*(getattr(self, name)[which] for name in _SNIPPET_COLUMNS))
+
+
+_SNIPPET_COLUMNS = tuple(Snippets.__dataclass_fields__)
+_SNIPPET_TYPES = (np.int64, np.int64, np.uint64, np.uint8, np.int64, np.uint8, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Columns of entries in file order; offsets count from the beginning of the file."""
+
+    offset: Ints
+    length: Ints  # of the whole record
+    type: Bytes
+    snippet: NDArray[np.int32]  # place in the snippets that were asked for
+    storage: Words
+    key_length: Ints
+    value_length: Ints
+    major: Words
+    minor: Words
+    prefix: Words  # the first eight bytes of the key as a big-endian number, filled with zeros
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, which: Any) -> Entries:
+        return Entries(*(getattr(self, name)[which] for name in _ENTRY_COLUMNS))
+
+    @property
+    def key(self) -> Ints:
+        """Where the keys begin; storage operations have none, of length 0."""
+        return self.offset + _KEY_OFFSET[self.type]
+
+    @property
+    def value(self) -> Ints:
+        """Where the values begin."""
+        return self.key + self.key_length + lay.VERSION_SIZE
+
+    @property
+    def blob_count(self) -> Ints:
+        """How many blobs each names."""
+        with_blobs = self.type == lay.PUT_BLOBS
+        behind = self.length - lay.PUT_SIZE - self.key_length - self.value_length - lay.BLOB_COUNT.size
+        return np.where(with_blobs, behind // lay.BLOB_SIZE, 0)
+
+
+_ENTRY_COLUMNS = tuple(Entries.__dataclass_fields__)
+_ENTRY_TYPES = (
+    np.int64,
+    np.int64,
+    np.uint8,
+    np.int32,
+    np.uint64,
+    np.int64,
+    np.int64,
+    np.uint64,
+    np.uint64,
+    np.uint64,
+)
+_KEY_OFFSET = np.full(256, lay.STORAGE_SIZE, np.int64)
+_KEY_OFFSET[[lay.PUT, lay.PUT_BLOBS]] = lay.PUT_HEADER.size
+_KEY_OFFSET[lay.REMOVE] = lay.REMOVE_HEADER.size
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where and why a walk stopped; `inside` a snippet, which is then the last one of the walk."""
+
+    offset: int
+    reason: int
+    inside: bool
+
+    @property
+    def good(self) -> bool:
+        return self.reason in (EDGE, PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The snippets of a file or of a range of it, and where they stop."""
+
+    snippets: Snippets
+    stop: Stop
+
+    @property
+    def entries(self) -> int:
+        return int(self.snippets.entries.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The snippet that a range begins inside of."""
+
+    offset: int
+    epoch: int
+    kind: int
+
+
+@kernel
+def _walk(
+    buffer: Any,
+    at: int,
+    limit: int,
+    size: int,
+    inside: bool,
+    count: int,
+    offset: Any,
+    end: Any,
+    epoch: Any,
+    kind: Any,
+    entries: Any,
+    closed: Any,
+    end_epoch: Any,
+) -> tuple[int, int, bool, int]:
+    number = 0  # entries of the open snippet since it was begun, or since this call
+    reason = -1
+    while reason < 0:
+        if at >= limit:
+            reason = EDGE if at == size else PAUSED
+            break
+        type_ = int(buffer[at])
+        left = size - at
+        if type_ in (_PUT, _PUT_BLOBS, _REMOVE) or _CLEAR <= type_ <= _REMOVE_STORAGE:
+            if not inside:
+                reason = OUTSIDE
+                break
+            if type_ == _PUT:
+                if left < _PUT_SIZE:
+                    reason = CUT
+                    break
+                length = _PUT_SIZE + le32(buffer, at + 1) + le32(buffer, at + 5)
+            elif type_ == _REMOVE:
+                if left < _REMOVE_SIZE:
+                    reason = CUT
+                    break
+                length = _REMOVE_SIZE + le32(buffer, at + 1)
+            elif type_ == _PUT_BLOBS:
+                if left < _PUT_SIZE:
+                    reason = CUT
+                    break
+                length = _PUT_SIZE + le32(buffer, at + 1) + le32(buffer, at + 5) + 4
+                if left < length:
+                    reason = CUT
+                    break
+                length += 8 * le32(buffer, at + length - 4)
+            else:
+                length = _STORAGE_SIZE
+            if length > left:
+                reason = CUT
+                break
+            number += 1
+            at += length
+        elif type_ in (_BEGIN, _INVALIDATED):
+            if left < _MARKER_SIZE:
+                reason = CUT
+                break
+            if inside:
+                entries[count - 1] += number
+                end[count - 1] = at
+                inside = False
+                number = 0
+            if count == len(offset):
+                reason = _FULL
+                break
+            offset[count] = at
+            epoch[count] = le64(buffer, at + 1)
+            kind[count] = type_
+            entries[count] = 0
+            closed[count] = 0
+            end_epoch[count] = 0
+            count += 1
+            inside = True
+            at += _MARKER_SIZE
+        elif type_ == _END:
+            if not inside:
+                reason = OUTSIDE
+                break
+            if left < _END_SIZE:
+                reason = CUT
+                break
+            at_end = at + _END_SIZE
+            entries[count - 1] += number
+            end[count - 1] = at_end
+            closed[count - 1] = 1
+            end_epoch[count - 1] = le64(buffer, at + 1)
+            inside = False
+            number = 0
+            at = at_end
+        else:
+            reason = TYPE
+    if inside:
+        entries[count - 1] += number
+        end[count - 1] = at
+    return count, at, inside, reason
+
+
+def walk(
+    buffer: memoryview,
+    start: int = 0,
+    end: int | None = None,
+    around: Around | None = None,
+    chunk: int = SNIPPETS_CHUNK,
+) -> Walk:
+    """The snippets from `start` on, up to the first record that begins at or behind `end`."""
+    size = len(buffer)
+    limit = size if end is None else min(end, size)
+    at, inside = start, around is not None
+    parts: list[Snippets] = []
+    carried = around is not None
+    while True:
+        # How many snippets can there be? The file's size bounds it, not a field in the file.
+        capacity = min(chunk, max(limit - at, 0) // lay.MARKER_SIZE + 2)
+        columns: list[Any] = [np.zeros(capacity, dtype) for dtype in _SNIPPET_TYPES]
+        if carried and around is not None:
+            columns[0][0], columns[2][0], columns[3][0] = around.offset, around.epoch, around.kind
+        count, at, inside, reason = _walk.run(
+            limit - at, buffer, at, limit, size, inside, int(carried), *columns
+        )
+        carried = False
+        parts.append(Snippets(*(column[:count] for column in columns)))
+        if reason != _FULL:
+            return Walk(_joined(parts), Stop(int(at), int(reason), bool(inside)))
+        at, inside = int(at), bool(inside)
+
+
+def _joined(parts: list[Snippets]) -> Snippets:
+    if len(parts) == 1:
+        return parts[0]
+    return Snippets(*(np.concatenate([getattr(part, name) for part in parts]) for name in _SNIPPET_COLUMNS))
+
+
+@kernel
+def _read(
+    buffer: Any,
+    size: int,
+    begin: Any,
+    end: Any,
+    which: int,
+    at: int,
+    offset: Any,
+    length: Any,
+    kind: Any,
+    snippet: Any,
+    storage: Any,
+    key_length: Any,
+    value_length: Any,
+    major: Any,
+    minor: Any,
+    prefix: Any,
+) -> tuple[int, int, int]:
+    count = 0
+    while which < len(begin):
+        if at < begin[which]:
+            at = begin[which]
+        stop = end[which]
+        if stop > size:
+            stop = size
+        while at < stop:
+            if count == len(offset):
+                return count, which, at
+            type_ = int(buffer[at])
+            left = stop - at
+            keys = 0
+            values = 0
+            if type_ in (_PUT, _PUT_BLOBS):
+                if left < _PUT_SIZE:
+                    return count, which, -1
+                keys = le32(buffer, at + 1)
+                values = le32(buffer, at + 5)
+                key = at + 17
+                bytes_ = _PUT_SIZE + keys + values
+                if type_ == _PUT_BLOBS:
+                    if left < bytes_ + 4:
+                        return count, which, -1
+                    bytes_ += 4 + 8 * le32(buffer, at + bytes_)
+            elif type_ == _REMOVE:
+                if left < _REMOVE_SIZE:
+                    return count, which, -1
+                keys = le32(buffer, at + 1)
+                key = at + 13
+                bytes_ = _REMOVE_SIZE + keys
+            elif _CLEAR <= type_ <= _REMOVE_STORAGE:
+                key = at + 9
+                bytes_ = _STORAGE_SIZE
+            elif type_ in (_BEGIN, _INVALIDATED):
+                at += _MARKER_SIZE
+                continue
+            elif type_ == _END:
+                at += _END_SIZE
+                continue
+            else:
+                return count, which, -1
+            if bytes_ > left:
+                return count, which, -1
+            offset[count] = at
+            length[count] = bytes_
+            kind[count] = type_
+            snippet[count] = which
+            storage[count] = le64(buffer, key - 8)
+            key_length[count] = keys
+            value_length[count] = values
+            major[count] = le64(buffer, key + keys)
+            minor[count] = le64(buffer, key + keys + 8)
+            prefix[count] = window(buffer, key, key + keys)
+            count += 1
+            at += bytes_
+        which += 1
+    return count, which, at
+
+
+def read_entries(
+    buffer: memoryview, snippets: Snippets, start: int = 0, end: int | None = None, chunk: int = ENTRIES_CHUNK
+) -> Iterator[Entries]:
+    """The entries of these snippets between two offsets, in batches.
+
+    The snippets must come from a walk over the same bytes. If the file has changed since, reading ends early; the
+    number of entries then is not that of the snippets.
+    """
+    size = len(buffer) if end is None else min(end, len(buffer))
+    which, at = 0, start
+    left = int(snippets.entries.sum())
+    while left > 0 and which < len(snippets) and at >= 0:
+        capacity = min(chunk, left)
+        columns: list[Any] = [np.empty(capacity, dtype) for dtype in _ENTRY_TYPES]
+        count, which, at = map(
+            int,
+            _read.run(size - at, buffer, size, snippets.offset, snippets.end, which, at, *columns),
+        )
+        if count:
+            yield Entries(*(column[:count] for column in columns))
+        left -= count
+        if count < capacity:
+            return

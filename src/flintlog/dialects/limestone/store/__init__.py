@@ -1,0 +1,19 @@
+"""The live store: channels, epochs, snapshots, compaction, backups."""
+
+from flintlog.dialects.limestone.store.auto import Automatic
+from flintlog.dialects.limestone.store.backup import Backup, back_up, restore, restore_files
+from flintlog.dialects.limestone.store.channel import Channel, Session
+from flintlog.dialects.limestone.store.datastore import Datastore
+from flintlog.dialects.limestone.store.snapshot import Snapshot
+
+__all__ = [
+    "Automatic",
+    "Backup",
+    "Channel",
+    "Datastore",
+    "Session",
+    "Snapshot",
+    "back_up",
+    "restore",
+    "restore_files",
+]

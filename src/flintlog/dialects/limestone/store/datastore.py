@@ -1,0 +1,376 @@
+"""`Datastore`: a key-value log with channels, epochs and group commit."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from flintlog.core.finding import Finding, Severity
+from flintlog.dialects.limestone import files
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.layout import Catalog, Edition, Version
+from flintlog.dialects.limestone.merge import by_bytes, numeric
+from flintlog.dialects.limestone.passes import MEMORY_BYTES
+from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.store import blobs, compaction, creation, healing
+from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
+from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
+from flintlog.dialects.limestone.store.compaction import COMPACTED_BYTES, Compacted
+from flintlog.dialects.limestone.store.epoch_file import EpochFile
+from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
+from flintlog.dialects.limestone.survey import Survey, survey
+from flintlog.disk import Disk, FailStop, File, take_lock
+from flintlog.errors import LockedError, RefusedError, UsageError
+
+_MINOR_MASK = (1 << 63) - 1
+
+
+class Datastore:
+    """A directory of logs, open for writing. Thread-safe; each thread writes to a channel of its own.
+
+    Entries are durable with their epoch: when every session of it has ended and a later epoch was begun.
+
+    `keep_superseded` leaves logs that a compaction took in where they are, as the original does.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        edition: Edition | None = None,
+        snapshot: bool = True,
+        on_durable: Callable[[int], None] | None = None,
+        clock: Callable[[], float] = time.time,
+        instance: Callable[[], str] = creation.new_instance,
+        memory_bytes: int = MEMORY_BYTES,
+        compacted_bytes: int = COMPACTED_BYTES,
+        flush_bytes: int = FLUSH_BYTES,
+        keep_superseded: bool = False,
+        disk: Disk | None = None,
+    ) -> None:
+        self.disk = disk or Disk()
+        self.path = self.disk.resolve(path)
+        self.failstop = FailStop(self.path)
+        self._clock = clock
+        self._memory_bytes = memory_bytes
+        self._compacted_bytes = compacted_bytes
+        self._keep_superseded = keep_superseded
+        self.flush_bytes = flush_bytes
+        self._on_durable = on_durable
+        self._closed = False
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._recording = threading.Lock()  # held while the epoch file is written
+        self._upkeep = threading.Lock()  # rotation, compaction, backup: one at a time
+        self._channels: list[Channel] = []
+        self._holds = 0  # backups that still need superseded files
+        self._superseded: list[str] = []
+        self.disk.make_passing_directory(self.path)
+        self._lock_files: list[File] = [take_lock(self.disk, self.path, "read", self.path)]
+        try:
+            self._open(edition, snapshot, instance)
+        except BaseException:
+            self._unlock()
+            raise
+
+    # Opening
+
+    def _open(self, edition: Edition | None, snapshot: bool, instance: creation.Instance) -> None:
+        if edition is not None and edition not in lay.VERSION_OF:
+            raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(lay.VERSION_OF)}")
+        blank = creation.is_blank(files.list_files(self.disk, self.path))
+        if blank:
+            creation.create(self.disk, self.path, creation.manifest_of(edition or "designed", instance))
+        self._lock_manifest()
+        found = survey(self.disk, self.path)
+        found.refuse_damage()
+        if edition is not None and found.edition != edition:
+            raise RefusedError(
+                f"this directory is of the {found.edition} edition, not {edition}",
+                file=self.path,
+                advice="Leave the edition out",
+            )
+        self.edition: Edition = found.edition
+        self.findings: tuple[Finding, ...] = tuple(
+            finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
+        )
+        self.disk.sync_ancestors(self.path)
+        self.disk.sync_directory(self.path)
+        self._heal(found, instance)
+        order = numeric if self.edition == "designed" else by_bytes
+        self.snapshot: Snapshot | None = None
+        if snapshot:
+            fresh = survey(self.disk, self.path)
+            state = State(fresh, order=order, memory_bytes=self._memory_bytes)
+            self.snapshot = write_snapshot(self.disk, self.path, state, order)
+
+    def _lock_manifest(self) -> None:
+        """The original locks the manifest; whoever of us is here has the directory already."""
+        path = posixpath.join(self.path, lay.MANIFEST_FILE)
+        if self.disk.stat(path) is None:
+            return
+        file = self.disk.open(path, "write")
+        if not file.lock():
+            file.close()
+            raise LockedError(
+                "another process has this directory open for writing",
+                file=self.path,
+                advice="Close it there first; reading verbs work meanwhile",
+            )
+        self._lock_files.append(file)
+
+    def _heal(self, found: Survey, instance: creation.Instance) -> None:
+        creation.restore_manifest(found)
+        old = found.manifest.version if found.manifest else 0
+        upgraded = creation.upgrade(found, instance)
+        if upgraded or found.manifest_name != lay.MANIFEST_FILE:
+            self._lock_manifest()
+        healing.heal(found)
+        self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
+        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob)
+        if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
+            empty = Catalog(max_blob=0 if self.edition == "shipped" else None)
+            healing.publish_catalog(self.disk, self.path, empty)
+        self._epochs = EpochFile(self.disk, self.path, rolls=self.edition == "shipped")
+        self._epochs.open(healing.epoch_end(found))
+        self.disk.sync_directory(self.path)
+        last = found.last_epoch
+        if self.edition == "shipped":
+            self._finish_as_shipped(found, last, old)
+        # A compaction may have taken in empty epochs that no log and no record shows.
+        covered = found.catalog.max_epoch
+        self._recorded = max(last, found.durable) if self.edition == "shipped" else found.durable
+        self._durable = max(self._recorded, covered)
+        self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
+        self._switched = max(last, covered) + 1
+        self._minor = 0  # counts on over epochs: a session may still be open in one that is over
+
+    def _finish_as_shipped(self, found: Survey, last: int, old_version: int) -> None:
+        """What the original does when it is ready: the last epoch is recorded, other epoch files go."""
+        if last:
+            self._epochs.record(last)
+        for name in [*found.listing.epochs, *found.listing.odd_epochs]:
+            if name != lay.EPOCH_FILE:
+                self.disk.unlink(posixpath.join(self.path, name))
+        if old_version < lay.VERSION_OF_END_MARKERS:
+            for log in files.list_files(self.disk, self.path).logs:
+                if log.active and log.size:
+                    healing.rotate(self.disk, self.path, log.name, self._milliseconds())
+        self.disk.sync_directory(self.path)
+
+    def _milliseconds(self) -> int:
+        return int(self._clock() * 1000)
+
+    # Epochs
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that sessions begin in now."""
+        return self._switched
+
+    @property
+    def durable_epoch(self) -> int:
+        """Everything up to this epoch survives a crash."""
+        return self._durable
+
+    def switch_epoch(self, epoch: int | None = None) -> int:
+        """Begin a later epoch, the next one unless it is named. Those before become durable when their sessions end."""
+        with self._lock:
+            self.failstop.check()
+            following = lay.check_number("epoch", self._switched + 1 if epoch is None else epoch)
+            if following < self._switched:
+                raise UsageError(
+                    f"epoch {following} is over: the present one is {self._switched}",
+                    advice="Epochs only grow",
+                )
+            self._switched = following
+        self._advance()
+        return following
+
+    def automatic(self, *, interval: float = INTERVAL_SECONDS) -> Automatic:
+        """Let epochs switch by themselves, every few milliseconds: an application puts, and waits."""
+        return Automatic(self, interval=interval)
+
+    def wait_durable(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until an epoch is durable; False when the time is over."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._durable >= epoch or self._closed or self.failstop.failed, timeout
+            )
+            if self._durable < epoch:
+                self.failstop.check()
+            return self._durable >= epoch
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Around every change of a file: a failure stops the store, and whoever waits for an epoch learns it."""
+        try:
+            with self.failstop.guard():
+                yield
+        except BaseException:
+            with self._changed:
+                self._changed.notify_all()
+            raise
+
+    def _advance(self) -> None:
+        """Record what became durable, and tell those who wait."""
+        if self._upper() <= self._durable:
+            return
+        with self._recording:
+            with self._lock:
+                upper = self._upper()
+                if upper <= self._durable:
+                    return
+                record = max((epoch for epoch in self._ended if epoch <= upper), default=0)
+            if record > self._recorded:
+                with self.guard():
+                    self._epochs.record(record)
+                self._recorded = record
+            with self._changed:
+                self._ended = {epoch for epoch in self._ended if epoch > upper}
+                self._durable = upper
+                self._changed.notify_all()
+        if self._on_durable is not None:
+            self._on_durable(upper)
+
+    def _upper(self) -> int:
+        """The largest epoch that nobody writes in any more."""
+        open_epochs = [channel.epoch for channel in self._channels]
+        return min([self._switched, *(epoch for epoch in open_epochs if epoch is not None)]) - 1
+
+    # Channels
+
+    def channel(self) -> Channel:
+        """A channel for one thread; its log is `pwal_NNNN`, counted from 0 in each process."""
+        with self._lock:
+            self.failstop.check()
+            channel = Channel(self, len(self._channels))
+            self._channels.append(channel)
+            return channel
+
+    def enter(self, channel: Channel) -> int:
+        """A session begins on a channel; returns its epoch."""
+        with self._lock:
+            self.failstop.check()
+            channel.entered(self._switched)
+            return self._switched
+
+    def leave(self, channel: Channel, epoch: int | None) -> None:
+        """A session ended, with its entries on the device, or without any."""
+        with self._lock:
+            channel.epoch = None
+            if epoch is not None:
+                self._ended.add(epoch)
+        self._advance()
+
+    def naming(self) -> AbstractContextManager[object]:
+        """Held while a log is created: not between the renames of a rotation and their sync."""
+        return self._lock
+
+    def next_versions(self, epoch: int, count: int) -> Version:
+        """The first of so many write versions in a row."""
+        with self._lock:
+            first = self._minor
+            self._minor += count
+            return epoch, first
+
+    # Upkeep
+
+    def rotate(self) -> list[str]:
+        """Give every log the name of a rotated one; sessions that are open end in theirs. Returns the new names."""
+        with self._upkeep:
+            return self._rotate()
+
+    def _rotate(self, *, epochs: bool | None = None) -> list[str]:
+        names = []
+        with self._recording, self._lock, self.guard():
+            if epochs or (epochs is None and self.edition == "designed"):
+                name = self._epochs.rotate(self._milliseconds(), self._switched)
+                names += [name] if name else []
+            there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
+            for name in sorted(there):
+                names.append(healing.rotate(self.disk, self.path, name, self._milliseconds()))
+            for channel in self._channels:
+                channel.rotated = True
+            self.disk.sync_directory(self.path)
+        return names
+
+    def compact(self) -> Compacted | None:
+        """Write the durable state to compacted files, while channels go on; None when there is nothing new."""
+        with self._upkeep:
+            self.failstop.check()
+            epoch = self._durable
+            self._rotate()
+            found = survey(self.disk, self.path)
+            found.refuse_damage()
+            if not compaction.is_due(found, epoch):
+                return None
+            with self.guard():
+                done = compaction.compact(
+                    found, epoch, file_bytes=self._compacted_bytes, memory_bytes=self._memory_bytes
+                )
+                self._superseded += done.superseded
+                self._collect()
+            return done
+
+    def _collect(self) -> None:
+        """Remove what nothing needs any more, unless a backup still copies it."""
+        if self._holds or self._keep_superseded:
+            return
+        with self._recording:
+            if self.edition == "designed":
+                self._superseded += self._old_epochs()
+        for name in self._superseded:
+            path = posixpath.join(self.path, name)
+            if self.disk.stat(path) is not None:
+                self.disk.unlink(path)
+        self._superseded = []
+
+    def _old_epochs(self) -> list[str]:
+        """Rotated epoch files: the present one says as much, as soon as it has a record."""
+        names = [name for name in files.list_files(self.disk, self.path).epochs if name != lay.EPOCH_FILE]
+        if names:
+            self._epochs.record(self._recorded)
+        return names
+
+    @contextmanager
+    def held(self) -> Iterator[list[str]]:
+        """Rotate, and keep every file that is there until the block ends; gives the names of rotated files."""
+        with self._upkeep:
+            names = self._rotate(epochs=True)
+            self._holds += 1
+        try:
+            yield names
+        finally:
+            with self._upkeep:
+                self._holds -= 1
+                self._collect()
+
+    # Closing
+
+    def close(self) -> None:
+        """Let go of the directory. What is in no durable epoch is forgotten when it is opened again."""
+        with self._upkeep:
+            self.failstop.close()
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            for channel in self._channels:
+                channel.close()
+            self._epochs.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        for file in reversed(self._lock_files):
+            file.close()
+        self._lock_files = []
+
+    def __enter__(self) -> Datastore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,151 @@
+"""What a crash left is put in order before anything new is written.
+
+Bytes above the durable epoch were never acknowledged. They must not come to life when a later epoch becomes
+durable: what is torn is cut, and sessions that are whole are cut too (designed) or marked as invalid (shipped, as
+the original does, and wherever something durable stands behind them).
+
+A compaction whose switch of catalogs was not finished is rolled back (designed), or its catalog is written
+again (shipped).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.files import read_epochs
+from flintlog.dialects.limestone.layout import Catalog
+from flintlog.dialects.limestone.survey import LogRead, Survey
+from flintlog.disk import Disk
+from flintlog.errors import DamageError
+
+_INVALIDATED = bytes([lay.INVALIDATED])
+_SORTING = "sorting/"  # scratch of the original, as large as the log; it removes it at every start, too
+
+
+def heal(found: Survey) -> None:
+    """Put logs, catalogs and compacted files in order; durable on return."""
+    if found.edition == "designed":
+        _roll_back(found)
+    else:
+        _settle_compacted(found)
+    for name in found.listing.scratch:
+        if "/" not in name or name.startswith(_SORTING):
+            found.disk.unlink(_path(found, name))
+    for read in found.logs:
+        _heal_log(found, read)
+    found.disk.sync_directory(found.path)
+
+
+def epoch_end(found: Survey) -> int:
+    """Where the last whole record of the epoch file ends."""
+    if lay.EPOCH_FILE not in found.listing.epochs:
+        return 0
+    view = found.view(lay.EPOCH_FILE, active=True)
+    _, finding = read_epochs(view, lay.EPOCH_FILE)
+    return len(view) if finding is None or finding.offset is None else finding.offset
+
+
+# Logs
+
+
+def _heal_log(found: Survey, read: LogRead) -> None:
+    pending = [int(at) for at in read.pending(found.durable).offset]
+    torn = read.tail if read.tail is not None and read.tail.torn else None
+    ends = read.file.active or (torn is not None and not torn.marked)
+    if not pending and not ends and not _has_fresh_marks(read, found.durable):
+        return
+    counted = read.counted(-1, found.durable)
+    with found.disk.open(_path(found, read.file.name), "write") as file:
+        cut = torn.begin if torn is not None and ends else None
+        if (
+            found.edition == "designed"
+            and pending
+            and (not len(counted) or int(counted.offset[-1]) < pending[0])
+        ):
+            cut = pending[0] if cut is None else min(cut, pending[0])
+        for at in pending:
+            if cut is None or at < cut:
+                file.pwrite(_INVALIDATED, at)
+        if cut is not None:
+            file.truncate(cut)
+        # Also a cut or a mark that a dead process made: it must not come undone when its epoch is durable.
+        file.sync()
+
+
+def _has_fresh_marks(read: LogRead, durable: int) -> bool:
+    marks = read.snippets
+    return bool(((marks.kind == lay.INVALIDATED) & (marks.epoch > durable)).any())
+
+
+def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
+    """Give an active log the name of a rotated one; the caller syncs the directory."""
+    match = lay.ACTIVE_NAME.fullmatch(name)
+    assert match is not None
+    number = 0
+    target = lay.rotated_name(int(match[1]), milliseconds)
+    while disk.stat(posixpath.join(path, target)) is not None:
+        number += 1
+        target = lay.rotated_name(int(match[1]), milliseconds, number)
+    disk.rename(posixpath.join(path, name), posixpath.join(path, target))
+    return target
+
+
+# Catalogs
+
+
+def _roll_back(found: Survey) -> None:
+    """Undo a switch of catalogs that did not come to its end: what the new one names goes, the old one holds."""
+    if lay.CATALOG_BACK not in found.listing.catalogs or found.catalog_name != lay.CATALOG_BACK:
+        return
+    disk = found.disk
+    main = _path(found, lay.CATALOG_FILE)
+    if disk.stat(main) is not None:
+        for name in _named_by(disk, main):
+            if name not in found.catalog.compacted:
+                for target in (name, name + lay.COMPACTED_SCRATCH):
+                    if disk.stat(_path(found, target)) is not None:
+                        disk.unlink(_path(found, target))
+                        found.listing.scratch.pop(target, None)
+        disk.sync_directory(found.path)
+        disk.unlink(main)
+        disk.sync_directory(found.path)
+    disk.rename(_path(found, lay.CATALOG_BACK), main)
+    disk.sync_directory(found.path)
+
+
+def _named_by(disk: Disk, path: str) -> list[str]:
+    try:
+        return sorted(lay.decode_catalog(disk.read(path, lay.CATALOG_SIZE_MAX)).compacted)
+    except DamageError:
+        return []
+
+
+def _settle_compacted(found: Survey) -> None:
+    """One compacted file under its name, and a catalog that lists it: without that the original forgets removals."""
+    disk = found.disk
+    if found.base == (lay.COMPACTED_PREVIOUS,):
+        disk.rename(_path(found, lay.COMPACTED_PREVIOUS), _path(found, lay.COMPACTED_FILE))
+        disk.sync_directory(found.path)
+    catalog = found.catalog
+    if found.base and not catalog.compacted:
+        catalog = replace(catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
+    if catalog == found.catalog and found.catalog_name == lay.CATALOG_BACK:
+        disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
+        disk.sync_directory(found.path)
+    elif catalog != found.catalog or found.catalog_name != lay.CATALOG_FILE:
+        publish_catalog(disk, found.path, catalog)
+    if found.listing.previous is not None and found.base != (lay.COMPACTED_PREVIOUS,):
+        disk.unlink(_path(found, lay.COMPACTED_PREVIOUS))
+        disk.sync_directory(found.path)
+
+
+def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:
+    """Put a catalog in the place of the old one."""
+    target = posixpath.join(path, lay.CATALOG_FILE)
+    disk.publish(target, [catalog.encode()], scratch=target + ".new")
+
+
+def _path(found: Survey, name: str) -> str:
+    return posixpath.join(found.path, name)

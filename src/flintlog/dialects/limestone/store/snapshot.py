@@ -1,0 +1,109 @@
+"""`data/snapshot`: the state at opening, sorted by storage and key, to scan and to look keys up in.
+
+It is written anew whenever a store is opened and never needed for recovery. In memory there is one key of many, so that
+a state larger than memory can be looked through.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.layout import Entry
+from flintlog.dialects.limestone.replay import Live, State
+from flintlog.dialects.limestone.scan import Entries
+from flintlog.dialects.limestone.store.sorted_file import sorted_file
+from flintlog.disk import Disk, write_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STEP = 256  # records between two keys of the index
+
+
+class Snapshot:
+    """Keys and values as they were when the store was opened."""
+
+    def __init__(self, view: memoryview, epoch: int, order: Callable[[int], int]) -> None:
+        self._view = view
+        self._order = order
+        self.epoch = epoch
+        self._snippets = scan.walk(view).snippets
+        self._keys: list[tuple[int, bytes]] = []
+        self._places: list[int] = []
+        count = 0
+        for entries in scan.read_entries(view, self._snippets):
+            self._index(entries, -count % _STEP)
+            count += len(entries)
+        self._count = count
+
+    def _index(self, entries: Entries, first: int) -> None:
+        some = entries[first::_STEP]
+        rows = zip(
+            some.storage.tolist(),
+            some.key.tolist(),
+            some.key_length.tolist(),
+            some.offset.tolist(),
+            strict=True,
+        )
+        for storage, key, length, offset in rows:
+            self._keys.append((self._order(storage), bytes(self._view[key : key + length])))
+            self._places.append(offset)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, storage: int, key: bytes) -> bytes | None:
+        """The value of a key; None when there is none."""
+        found = self.entry(storage, key)
+        return None if found is None else found.value
+
+    def entry(self, storage: int, key: bytes) -> Entry | None:
+        """The whole entry of a key, with version and blobs."""
+        for entry in self.scan(storage, key):
+            return entry if (entry.storage, entry.key) == (storage, key) else None
+        return None
+
+    def scan(
+        self, storage: int | None = None, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[Entry]:
+        """Entries in the order of their keys: all, or those of one storage from `start` on and below `stop`."""
+        wanted = None if storage is None else (self._order(storage), start)
+        at = 0 if wanted is None else bisect_right(self._keys, wanted) - 1
+        place = self._places[max(at, 0)] if self._places else len(self._view)
+        while place < len(self._view):
+            entry, place = lay.decode(self._view, place)
+            if wanted is None:
+                yield entry
+                continue
+            here = (self._order(entry.storage), entry.key)
+            if here[0] > wanted[0] or (stop is not None and here[0] == wanted[0] and entry.key >= stop):
+                return
+            if here >= wanted:
+                yield entry
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of it as Arrow batches: storage_id, key, value, write_version, blob_ids."""
+        from flintlog.dialects.limestone.tables import state_batches
+
+        for entries in scan.read_entries(self._view, self._snippets):
+            file = np.zeros(len(entries), np.int32)
+            live = Live(file, entries.offset, entries.storage, entries.major, entries.minor)
+            yield from state_batches([self._view], [lay.SNAPSHOT_FILE], live)
+
+
+def write_snapshot(disk: Disk, path: str, state: State, order: Callable[[int], int]) -> Snapshot:
+    """Write `data/snapshot` and open it. Whether it outlives a crash does not matter."""
+    target = posixpath.join(path, lay.SNAPSHOT_FILE)
+    disk.make_passing_directory(posixpath.dirname(target))
+    with disk.create_scratch(target + ".new") as file:
+        write_all(file, sorted_file(state, 0))
+        disk.rename(file.path, target)
+    with disk.open(target) as file:
+        return Snapshot(file.view(), state.epoch, order)

@@ -1,0 +1,36 @@
+"""The state as the bytes of a sorted file: `data/snapshot`, `cmpct_NNNN`, `pwal_0000.compacted`.
+
+A sorted file is one snippet without an end marker: a begin marker, then the live entries as they were logged. The
+compacted file of the shipped edition has zeros for the write versions. The original sorts storages by their bytes on
+disk, so that a state in that order (`merge.by_bytes`) is needed for a file that it shall read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from flintlog.columns.gather import gather
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.replay import Live, State
+from flintlog.dialects.limestone.tables import fields_of, pieces
+
+
+def sorted_file(state: State, epoch: int, *, zero_versions: bool = False) -> Iterator[bytes | bytearray]:
+    """The bytes of the file in chunks, which can be given to `Disk.publish`."""
+    yield lay.encode_begin(epoch)
+    for chunks in state.mapped(lambda live: list(_records(state, live, zero_versions))):
+        yield from chunks
+
+
+def _records(state: State, live: Live, zero_versions: bool) -> Iterator[bytearray]:
+    fields = fields_of(state.views, live)
+    length = fields.end - live.offset
+    for piece in pieces(length, state.names[0] if state.names else ""):
+        data, starts = gather(state.views, live.file[piece], live.offset[piece], length[piece])
+        if zero_versions:
+            at = starts[:-1] + lay.PUT_HEADER.size + fields.key_length[piece]
+            raw = np.frombuffer(data, np.uint8)
+            raw[(at[:, None] + np.arange(lay.VERSION_SIZE)).ravel()] = 0
+        yield data

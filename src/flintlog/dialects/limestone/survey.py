@@ -1,0 +1,451 @@
+"""A log directory, looked at without changing it: what counts, what does not, and what is wrong with it.
+
+A survey is everything that opening needs: the version and the edition, the durable epoch, the catalog that holds,
+the compacted files below, the logs above with their snippets, and which bytes an opening store cuts or marks.
+
+*Recovery.* The state is made of
+
+1. the *base*: the compacted files that the catalog names. In the shipped edition also a compacted file that it does
+   not name, because a crash came before the catalog, and the one before it where there is no other,
+2. on top of it, from every log, the snippets above the catalog's maximum epoch up to the durable one. The highest
+   write version of a key counts; every entry here counts more than one of the base.
+
+A log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a compaction
+(the original does that to channels which a later process did not open, and after a migration). Then the maximum
+epoch says nothing, and all snippets of all logs count, by their versions.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs
+from flintlog.dialects.limestone.judge import Tail, find_durable, judge
+from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
+from flintlog.dialects.limestone.scan import Snippets, Walk
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, DiskError, RefusedError
+
+WORKERS_MAX = 8
+_THREADS_BYTES_MIN = 1 << 20
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A log that was walked: its snippets, and what cannot be read at its end."""
+
+    file: LogFile
+    walk: Walk
+    tail: Tail | None
+    listed: bool  # the catalog says that compaction has taken it in
+
+    @property
+    def snippets(self) -> Snippets:
+        return self.walk.snippets
+
+    def counted(self, low: int, high: int) -> Snippets:
+        """The snippets that count, with an epoch above `low` and up to `high`."""
+        found = self.snippets
+        keep = (found.kind == lay.BEGIN) & (found.epoch <= np.uint64(high))
+        if low >= 0:
+            keep &= found.epoch > np.uint64(low)
+        return found if keep.all() else found[keep]
+
+    def pending(self, durable: int) -> Snippets:
+        """The snippets above the durable epoch that nothing invalidates yet: an opening store must do it."""
+        found = self.snippets
+        return found[(found.kind == lay.BEGIN) & (found.epoch > np.uint64(durable))]
+
+
+@dataclass(slots=True)
+class Survey:
+    """What opening and the verbs know of a directory."""
+
+    disk: Disk
+    path: str
+    listing: Listing = field(default_factory=Listing)
+    manifest: Manifest | None = None
+    manifest_name: str | None = None  # the file that holds
+    edition: Edition = "designed"
+    catalog: Catalog = field(default_factory=Catalog)
+    catalog_name: str | None = None  # the file that holds; None: there is none
+    durable: int = 0
+    base: tuple[str, ...] = ()
+    base_walks: dict[str, Walk] = field(default_factory=dict)
+    logs: list[LogRead] = field(default_factory=list)
+    all_history: bool = False  # a compaction left a log out: the maximum epoch says nothing
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def low(self) -> int:
+        """Snippets up to this epoch are in the base; -1: none are."""
+        return self.catalog.max_epoch if self.catalog.compacted else -1
+
+    @property
+    def last_epoch(self) -> int:
+        """The largest epoch that ever appeared; the next session needs a higher one, or this one."""
+        return max([self.durable, *(int(log.snippets.epoch.max()) for log in self.logs if len(log.snippets))])
+
+    @property
+    def end_markers(self) -> bool:
+        """Do snippets of this version end with a marker?"""
+        return self.manifest is None or self.manifest.version >= lay.VERSION_OF_END_MARKERS
+
+    @property
+    def is_damaged(self) -> bool:
+        """Is there anything that stops a store from opening?"""
+        worst = gravest(self.findings)
+        return worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)
+
+    def refuse_damage(self) -> None:
+        """Raise for what stops a store from opening."""
+        worst = gravest(self.findings)
+        if worst is not None and self.is_damaged:
+            raise worst.error(self.path)
+
+    def view(self, name: str, *, active: bool = False) -> memoryview:
+        """The bytes of a file; an active log may still be cut."""
+        place = posixpath.join(self.path, name)
+        try:
+            with self.disk.open(place) as file:
+                return file.view(copy=active)
+        except DiskError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise VanishedError(
+                "this file was removed or renamed while the directory was read",
+                file=place,
+                advice="Read the directory again",
+            ) from error
+
+
+class VanishedError(RefusedError):
+    """A file went away while a live directory was looked at."""
+
+
+def survey(disk: Disk, path: str, *, walk: bool = True, progress: Progress = no_progress) -> Survey:
+    """Look at every file, or without `walk` at all but the logs and the compacted files.
+
+    A directory that changes meanwhile is looked at again.
+    """
+    for attempt in range(_ATTEMPTS):
+        catalogs = _catalog_bytes(disk, path)
+        try:
+            found = _survey(disk, path, catalogs, walk, progress)
+        except VanishedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            continue
+        if _catalog_bytes(disk, path) == catalogs:
+            break
+    return found
+
+
+def _survey(disk: Disk, path: str, catalogs: dict[str, bytes], walk: bool, progress: Progress) -> Survey:
+    found = Survey(disk, path)
+    # The epoch first: what is durable now is already in the logs that are listed next.
+    epochs = list_files(disk, path)
+    _read_epochs(found, epochs)
+    found.listing = list_files(disk, path)
+    _read_manifest(found)
+    if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
+        return found
+    _read_catalog(found, catalogs)
+    _find_base(found)
+    if walk:
+        _walk_all(found, progress)
+        _judge_logs(found)
+    return found
+
+
+def _catalog_bytes(disk: Disk, path: str) -> dict[str, bytes]:
+    found = {}
+    for name in (lay.CATALOG_FILE, lay.CATALOG_BACK):
+        place = posixpath.join(path, name)
+        stat = disk.stat(place)
+        if stat is None or stat.is_directory:
+            continue
+        try:
+            found[name] = disk.read(place, lay.CATALOG_SIZE_MAX)
+        except DiskError as error:
+            if error.errno != errno.ENOENT:
+                raise
+    return found
+
+
+# --- epoch, manifest, catalog ------------------------------------------------------------------------------------
+
+
+def _read_epochs(found: Survey, listing: Listing) -> None:
+    largest: int | None = None
+    for names in (listing.epochs, listing.odd_epochs):
+        for name in names:
+            epoch, finding = read_epochs(found.view(name, active=name == lay.EPOCH_FILE), name)
+            if epoch is not None:
+                largest = max(largest or 0, epoch)
+            if finding is not None and (names is listing.epochs or largest is None):
+                found.findings.append(finding)
+        if largest is not None:
+            break  # other names count only where there is no record under the right ones
+    found.durable = largest or 0
+    if largest is None and not listing.epochs and any(log.size for log in listing.logs):
+        message = "there is no epoch file, so that no session counts as durable; put it back if you have it"
+        found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
+
+
+def _read_manifest(found: Survey) -> None:
+    read: dict[str, Manifest | DamageError] = {}
+    for name in found.listing.manifests:
+        raw = found.disk.read(posixpath.join(found.path, name), lay.MANIFEST_SIZE_MAX)
+        try:
+            read[name] = lay.decode_manifest(raw, name)
+        except DamageError as error:
+            read[name] = error
+    main, back = read.get(lay.MANIFEST_FILE), read.get(lay.MANIFEST_BACK)
+    # Up to version 2 an upgrade renames the old manifest to .back, which holds until it is gone. Later versions
+    # write the new one there first.
+    renamed = isinstance(main, Manifest) and main.version <= lay.VERSION_OF["designed"]
+    if isinstance(back, Manifest) and (not isinstance(main, Manifest) or renamed):
+        found.manifest, found.manifest_name = back, lay.MANIFEST_BACK
+        message = "a change of the manifest was not finished; the one before it holds"
+        found.findings.append(Finding(Severity.REPAIRABLE, "manifest-back", message, lay.MANIFEST_FILE))
+    elif isinstance(main, Manifest):
+        found.manifest, found.manifest_name = main, lay.MANIFEST_FILE
+    elif main is not None:
+        found.findings.append(damage_finding(main))
+        return
+    else:
+        message = "there is no manifest: this would be version 0, from before manifests"
+        found.findings.append(
+            Finding(
+                Severity.UNSUPPORTED, "manifest-missing", message, lay.MANIFEST_FILE, None, "1 to 7", "none"
+            )
+        )
+        return
+    version = found.manifest.version
+    if not lay.VERSION_MIN <= version <= lay.VERSION_MAX:
+        message = f"version {version} is not known"
+        found.findings.append(
+            Finding(
+                Severity.UNSUPPORTED,
+                "manifest-version",
+                message,
+                found.manifest_name,
+                0,
+                "1 to 7",
+                str(version),
+            )
+        )
+    found.edition = _edition(version, found.listing)
+
+
+def _edition(version: int, listing: Listing) -> Edition:
+    """Versions 1 and 2 are the note's. The program's own version 2 is told by its compacted file."""
+    if version > lay.VERSION_OF["designed"]:
+        return "shipped"
+    marks = lay.COMPACTED_FILE in listing.compacted or listing.previous is not None
+    return "shipped" if version == lay.VERSION_OF["designed"] and marks else "designed"
+
+
+def _read_catalog(found: Survey, raw: dict[str, bytes]) -> None:
+    read: dict[str, Catalog | DamageError] = {}
+    for name, content in raw.items():
+        try:
+            read[name] = lay.decode_catalog(content, name)
+        except DamageError as error:
+            read[name] = error
+    main, back = read.get(lay.CATALOG_FILE), read.get(lay.CATALOG_BACK)
+    names = [lay.CATALOG_FILE, lay.CATALOG_BACK]
+    if found.edition == "designed" and back is not None:
+        names.reverse()  # while .back is there the switch to the new catalog has not happened
+    for name in names:
+        catalog = read.get(name)
+        if isinstance(catalog, Catalog):
+            found.catalog, found.catalog_name = catalog, name
+            break
+        if catalog is not None and not isinstance(catalog, IncompleteCatalogError):
+            found.findings.append(damage_finding(catalog))
+            return
+    _note_catalog(found, main, back)
+    for name, version in found.catalog.compacted.items():
+        if version != lay.COMPACTED_VERSION:
+            message = f"version {version} of compacted files is not known"
+            found.findings.append(
+                Finding(Severity.UNSUPPORTED, "catalog-version", message, found.catalog_name, None, "1", name)
+            )
+
+
+def _note_catalog(
+    found: Survey, main: Catalog | DamageError | None, back: Catalog | DamageError | None
+) -> None:
+    if found.catalog_name == lay.CATALOG_BACK:
+        message = "a compaction did not finish its switch of catalogs; the one before it holds"
+        found.findings.append(Finding(Severity.REPAIRABLE, "catalog-back", message, lay.CATALOG_FILE))
+    elif isinstance(main, DamageError) and found.catalog_name is None and not _needs_catalog(found):
+        found.findings.append(damage_finding(main, Severity.REPAIRABLE))
+    if found.catalog_name is None and _needs_catalog(found):
+        names = ", ".join(sorted(found.listing.compacted))
+        message = "there is no whole catalog to say which compacted files count"
+        found.findings.append(
+            Finding(Severity.CORRUPT, "catalog-lost", message, lay.CATALOG_FILE, None, "a catalog", names)
+        )
+
+
+def _needs_catalog(found: Survey) -> bool:
+    """Only a catalog tells which of several compacted files count. The shipped edition has one, known by its name."""
+    return found.edition == "designed" and any(map(lay.CMPCT_NAME.fullmatch, found.listing.compacted))
+
+
+# --- base and logs -----------------------------------------------------------------------------------------------
+
+
+def _find_base(found: Survey) -> None:
+    """Which compacted files stand below the logs."""
+    there = found.listing.compacted
+    named = sorted(found.catalog.compacted)
+    base = [name for name in named if name in there]
+    unnamed = lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base
+    if unnamed and (found.edition == "shipped" or found.manifest is None or found.manifest.version == 1):
+        base.append(lay.COMPACTED_FILE)
+    missing = [name for name in named if name not in there]
+    if missing == [lay.COMPACTED_FILE] and found.listing.previous is not None and not base:
+        base, missing = [lay.COMPACTED_PREVIOUS], []
+        message = "a compaction was interrupted; the compacted file before it holds"
+        found.findings.append(
+            Finding(Severity.REPAIRABLE, "compacted-previous", message, lay.COMPACTED_PREVIOUS)
+        )
+    elif not base and not missing and found.listing.previous is not None:
+        base = [lay.COMPACTED_PREVIOUS]
+    for name in missing:
+        message = "the catalog names this file and it is not there"
+        found.findings.append(Finding(Severity.CORRUPT, "compacted-missing", message, name))
+    found.base = tuple(base)
+
+
+def _walk_all(found: Survey, progress: Progress) -> None:
+    logs = found.listing.logs
+    sizes = {**found.listing.compacted, lay.COMPACTED_PREVIOUS: found.listing.previous or 0}
+    names = [*found.base, *(log.name for log in logs)]
+    active = {log.name for log in logs if log.active}
+    total = sum(sizes[name] for name in found.base) + sum(log.size for log in logs)
+    listed = found.catalog.detached
+    by_name = {log.name: log for log in logs}
+    done = 0
+    workers = min(WORKERS_MAX, os.cpu_count() or 1) if total >= _THREADS_BYTES_MIN else 1
+    with ThreadPoolExecutor(workers) as pool:
+        for begin in range(0, len(names), workers):
+            some = names[begin : begin + workers]
+            views = [found.view(name, active=name in active) for name in some]
+            walks = pool.map(scan.walk, views) if workers > 1 else map(scan.walk, views)
+            for name, view, walk in zip(some, views, walks, strict=True):
+                if name in by_name:
+                    tail = judge(view, walk, found.durable, end_markers=found.end_markers)
+                    read = LogRead(by_name[name], walk, tail, name in listed)
+                    found.logs.append(read)
+                    if tail is not None:
+                        found.findings.append(_tail_finding(found, read, tail, view))
+                else:
+                    found.base_walks[name] = walk
+                    _judge_base(found, name, view, walk)
+                done += len(view)
+                progress(done, max(total, done))
+
+
+def _judge_base(found: Survey, name: str, view: memoryview, walk: Walk) -> None:
+    """A compacted file is synced before it counts: whatever stops the walk is damage."""
+    tail = judge(view, walk, lay.NUMBER_MAX, end_markers=True)
+    if tail is not None:
+        found.findings.append(damage_of(name, tail))
+
+
+def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:
+    name = read.file.name
+    if tail.torn:
+        severity = Severity.NOTE if tail.marked and not read.file.active else Severity.REPAIRABLE
+        message = f"torn tail: {tail.message}; nothing durable stands there"
+        return Finding(severity, "torn-tail", message, name, tail.offset, tail.expected, tail.found)
+    finding = damage_of(name, tail)
+    severity, message = finding.severity, finding.message
+    if read.listed and find_durable(view, tail.offset + 1, found.low + 1, found.durable) is None:
+        last = read.snippets[-1:]
+        if len(last) and int(last.epoch[0]) <= found.low:
+            severity, message = Severity.REPAIRABLE, f"{message}; the compacted files hold what it held"
+    return Finding(severity, tail.code, message, name, tail.offset, tail.expected, tail.found)
+
+
+def damage_of(name: str, tail: Tail) -> Finding:
+    """The finding for damage where durable data stood."""
+    return Finding(Severity.CORRUPT, tail.code, tail.message, name, tail.offset, tail.expected, tail.found)
+
+
+def _judge_logs(found: Survey) -> None:
+    for read in found.logs:
+        found.findings += _snippet_findings(found, read)
+    left_out = [read for read in found.logs if _is_left_out(found, read)]
+    if not left_out:
+        return
+    found.all_history = True
+    gone = sorted(found.catalog.detached - {read.file.name for read in found.logs})
+    for read in left_out:
+        message = f"a compaction up to epoch {found.low} left this log out; all logs count by their versions"
+        if gone:
+            message = f"a compaction up to epoch {found.low} left this log out, and {gone[0]} is gone"
+        severity, code = (
+            (Severity.CORRUPT, "left-out-ambiguous") if gone else (Severity.REPAIRABLE, "left-out")
+        )
+        offset = int(read.counted(-1, min(found.low, found.durable)).offset[0])
+        found.findings.append(Finding(severity, code, message, read.file.name, offset))
+
+
+def _is_left_out(found: Survey, read: LogRead) -> bool:
+    """Does this log hold durable snippets that the catalog's maximum epoch claims and no compaction has seen?"""
+    if found.low < 0 or read.listed:
+        return False
+    covered = read.counted(-1, min(found.low, found.durable))
+    return bool((covered.entries > 0).any())
+
+
+def _snippet_findings(found: Survey, read: LogRead) -> Iterator[Finding]:
+    name = read.file.name
+    spoiled = read.tail.begin if read.tail is not None and read.tail.torn else -1
+    pending = read.pending(found.durable)
+    pending = pending[pending.offset != spoiled]
+    if len(pending):
+        message = (
+            f"{len(pending)} sessions above the durable epoch {found.durable} do not count, "
+            f"the first of epoch {int(pending.epoch[0])}"
+        )
+        yield Finding(Severity.REPAIRABLE, "not-durable", message, name, int(pending.offset[0]))
+    some = read.snippets
+    odd = np.flatnonzero((some.closed == 1) & (some.kind == lay.BEGIN) & (some.epoch != some.end_epoch))
+    if len(odd):
+        at = int(odd[0])
+        yield Finding(
+            Severity.REPAIRABLE,
+            "snippet-epochs",
+            "a snippet begins with another epoch than it ends with; the one at its begin counts",
+            name,
+            int(some.offset[at]),
+            str(int(some.end_epoch[at])),
+            str(int(some.epoch[at])),
+        )
+    whole = some[:-1] if read.tail is not None and read.walk.stop.inside else some
+    open_ = np.flatnonzero(
+        (whole.closed == 0) & (whole.kind == lay.BEGIN) & (whole.epoch <= np.uint64(found.durable))
+    )
+    if len(open_) and found.end_markers and some.closed.any():
+        at = int(open_[0])
+        message = "a durable snippet has no end marker; entries may be missing at its end"
+        yield Finding(Severity.NOTE, "snippet-open", message, name, int(some.end[at]))

@@ -1,0 +1,282 @@
+"""Columns to Arrow: the entries view and the state view.
+
+Storage ids, write versions and blob numbers are unsigned 64-bit numbers and use their highest bit, so that they are
+decimals of 20 digits here: Spark has no unsigned numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flintlog.columns.compile import kernel, le32
+from flintlog.columns.gather import binary_column, gather, offsets_of
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.entries import entry_schema
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.replay import Live
+from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
+from flintlog.errors import UnsupportedError, UsageError
+
+BATCH_ENTRIES = 1 << 16
+BATCH_BYTES = 64 << 20
+VALUE_SIZE_MAX = 2**31 - 1  # of one value in an Arrow column
+
+NUMBER = pa.decimal128(20, 0)
+NUMBERS = pa.list_(NUMBER)
+WORDS = [lay.OPERATIONS.get(number, "") for number in range(256)]
+
+DURABLE, PENDING, INVALIDATED, COMPACTED = "durable", "pending", "invalidated", "compacted"
+
+OWN_FIELDS = pa.struct(
+    [
+        pa.field("status", pa.string()),
+        pa.field("snippet", pa.int64()),
+        pa.field("storage_id", NUMBER),
+        pa.field("write_version", NUMBERS),
+        pa.field("blob_ids", NUMBERS),
+    ]
+)
+ENTRY_SCHEMA = entry_schema("limestone", OWN_FIELDS)
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("storage_id", NUMBER, nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("write_version", NUMBERS, nullable=False),
+        pa.field("blob_ids", NUMBERS, nullable=False),
+    ]
+)
+
+
+def number_column(values: Words) -> pa.Array:
+    """Unsigned numbers as decimals."""
+    wide = np.zeros((len(values), 2), np.uint64)
+    wide[:, 0] = values
+    return pa.Array.from_buffers(NUMBER, len(values), [None, pa.py_buffer(wide)])
+
+
+def version_column(major: Words, minor: Words) -> pa.Array:
+    """[major, minor] for each entry."""
+    parts = number_column(np.stack([major, minor], axis=1).ravel() if len(major) else major)
+    return pa.ListArray.from_arrays(np.arange(0, 2 * len(major) + 1, 2, dtype=np.int32), parts)
+
+
+def _blob_column(views: Sequence[memoryview], file: NDArray[np.int32], end: Ints, count: Ints) -> pa.Array:
+    """The blob numbers of each entry, which are the last bytes of its record."""
+    some = np.flatnonzero(count)
+    raw, _ = gather(
+        list(views), file[some], end[some] - lay.BLOB_SIZE * count[some], lay.BLOB_SIZE * count[some]
+    )
+    numbers = number_column(np.frombuffer(raw, "<u8").astype(np.uint64))
+    return pa.ListArray.from_arrays(offsets_of(count).astype(np.int32), numbers)
+
+
+# --- entries -----------------------------------------------------------------------------------------------------
+
+
+def entry_batches(
+    view: memoryview,
+    entries: Entries,
+    snippets: Snippets,
+    statuses: NDArray[np.int32],
+    file: str,
+    query: EntryQuery,
+) -> Iterator[pa.RecordBatch]:
+    """Some entries of one file in the common schema; `statuses` says how each snippet counts."""
+    for piece in pieces(entries.key_length + (entries.value_length if query.payload else 0), file):
+        some = entries[piece]
+        yield _entry_batch(view, some, snippets, statuses, file, query)
+
+
+STATUSES = [DURABLE, PENDING, INVALIDATED, COMPACTED]
+
+
+def statuses_of(snippets: Snippets, durable: int, *, base: bool) -> NDArray[np.int32]:
+    """How each snippet counts, as a place in `STATUSES`."""
+    if base:
+        return np.full(len(snippets), STATUSES.index(COMPACTED), np.int32)
+    found = np.where(snippets.epoch > np.uint64(durable), STATUSES.index(PENDING), STATUSES.index(DURABLE))
+    return np.where(snippets.kind == lay.INVALIDATED, STATUSES.index(INVALIDATED), found).astype(np.int32)
+
+
+def _entry_batch(
+    view: memoryview,
+    entries: Entries,
+    snippets: Snippets,
+    statuses: NDArray[np.int32],
+    file: str,
+    query: EntryQuery,
+) -> pa.RecordBatch:
+    count = len(entries)
+    blobs = entries.blob_count
+    of_keys = (entries.type == lay.PUT) | (entries.type == lay.REMOVE) | (entries.type == lay.PUT_BLOBS)
+    puts = (entries.type == lay.PUT) | (entries.type == lay.PUT_BLOBS)
+    storage = number_column(entries.storage)
+    own = pa.StructArray.from_arrays(
+        [
+            pa.array(STATUSES).take(pa.array(statuses[entries.snippet])),
+            pa.array(snippets.offset[entries.snippet]),
+            storage,
+            version_column(entries.major, entries.minor),
+            _blob_column([view], np.zeros(count, np.int32), entries.offset + entries.length, blobs),
+        ],
+        fields=list(OWN_FIELDS),
+    )
+    payload = binary_column(view, entries.value, entries.value_length, puts) if query.payload else None
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar("limestone"), count),
+            pa.repeat(pa.scalar(file), count),
+            pa.array(entries.offset),
+            pa.array(entries.length),
+            pa.nulls(count, pa.int64()),
+            pa.array(positions(snippets)[entries.snippet]),
+            pa.array(WORDS).take(pa.array(entries.type.astype(np.int32))),
+            storage.cast(pa.string()),
+            binary_column(view, entries.key, entries.key_length, of_keys),
+            payload if payload is not None else pa.nulls(count, pa.binary()),
+            own,
+        ],
+        schema=ENTRY_SCHEMA,
+    )
+
+
+def positions(snippets: Snippets) -> Ints:
+    """The epochs of snippets as positions; what is above 2^63 - 1 can only come from damage and stays there."""
+    return np.minimum(snippets.epoch, np.uint64(2**63 - 1)).astype(np.int64)
+
+
+def wanted(view: memoryview, entries: Entries, snippets: Snippets, query: EntryQuery) -> NDArray[np.bool_]:
+    """Which entries a query asks for."""
+    keep = np.ones(len(entries), bool)
+    epoch = positions(snippets)[entries.snippet]
+    if query.first is not None:
+        keep &= epoch >= _epoch(query.first)
+    if query.last is not None:
+        keep &= epoch <= _epoch(query.last)
+    if query.operations is not None:
+        keep &= np.array([word in query.operations for word in WORDS])[entries.type]
+    if query.streams is not None:
+        named = [int(name) for name in query.streams if name.isascii() and name.isdecimal()]
+        known = [number for number in named if number <= lay.NUMBER_MAX]
+        keep &= np.isin(entries.storage, np.array(known, np.uint64))
+    if query.key is not None:
+        keep &= _has_key(view, entries, key_of(query.key))
+    return keep
+
+
+def _epoch(position: tuple[int, ...]) -> int:
+    if len(position) != 1:
+        raise UsageError("a limestone position is one epoch")
+    return min(max(position[0], -1), 2**63 - 1)
+
+
+def key_of(text: str) -> bytes:
+    """A key as a person types it: its bytes in hex."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a key", advice="A key is given as its bytes in hex") from None
+
+
+def _has_key(view: memoryview, entries: Entries, key: bytes) -> NDArray[np.bool_]:
+    prefix = int.from_bytes(key[:8].ljust(8, b"\0"), "big")
+    keep: NDArray[np.bool_] = (entries.prefix == np.uint64(prefix)) & (entries.key_length == len(key))
+    keep &= (entries.type == lay.PUT) | (entries.type == lay.REMOVE) | (entries.type == lay.PUT_BLOBS)
+    if len(key) > 8:
+        for at in np.flatnonzero(keep).tolist():
+            begin = int(entries.key[at])
+            keep[at] = view[begin : begin + len(key)] == key
+    return keep
+
+
+# --- state -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Where the parts of live records stand in their files."""
+
+    key: Ints
+    key_length: Ints
+    value_length: Ints
+    blob_count: Ints
+
+    @property
+    def value(self) -> Ints:
+        return self.key + self.key_length + lay.VERSION_SIZE
+
+    @property
+    def end(self) -> Ints:
+        behind = np.where(self.blob_count > 0, lay.BLOB_COUNT.size + lay.BLOB_SIZE * self.blob_count, 0)
+        return self.value + self.value_length + behind
+
+
+@kernel
+def _read_fields(buffer: Any, offset: Any, keys: Any, values: Any, blobs: Any) -> None:
+    for index in range(len(offset)):
+        at = offset[index]
+        keys[index] = le32(buffer, at + 1)
+        values[index] = le32(buffer, at + 5)
+        blobs[index] = 0
+        if int(buffer[at]) == 10:
+            blobs[index] = le32(buffer, at + 33 + keys[index] + values[index])
+
+
+def fields_of(views: Sequence[memoryview], live: Live) -> Fields:
+    """The fields of live records, which are all puts, from their heads."""
+    columns = [np.empty(len(live), np.int64) for _ in range(3)]
+    for which in np.unique(live.file):
+        mine = np.flatnonzero(live.file == which)
+        found = [np.empty(len(mine), np.int64) for _ in range(3)]
+        _read_fields.run(64 * len(mine), views[which], live.offset[mine], *found)
+        for column, values in zip(columns, found, strict=True):
+            column[mine] = values
+    return Fields(live.offset + lay.PUT_HEADER.size, *columns)
+
+
+def state_batches(views: Sequence[memoryview], names: Sequence[str], live: Live) -> Iterator[pa.RecordBatch]:
+    """Live entries in the order of the contract."""
+    fields = fields_of(views, live)
+    name = names[int(live.file[0])] if len(live) else ""
+    for piece in pieces(fields.key_length + fields.value_length, name):
+        file = live.file[piece]
+
+        def bytes_of(
+            start: Ints, length: Ints, piece: slice = piece, file: NDArray[np.int32] = file
+        ) -> pa.Array:
+            data, offsets = gather(list(views), file, start[piece], length[piece])
+            buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+            return pa.Array.from_buffers(pa.binary(), len(file), buffers)
+
+        yield pa.RecordBatch.from_arrays(
+            [
+                number_column(live.storage[piece]),
+                bytes_of(fields.key, fields.key_length),
+                bytes_of(fields.value, fields.value_length),
+                version_column(live.major[piece], live.minor[piece]),
+                _blob_column(views, file, fields.end[piece], fields.blob_count[piece]),
+            ],
+            schema=STATE_SCHEMA,
+        )
+
+
+def pieces(size: Ints, file: str) -> Iterator[slice]:
+    """Slices of rows whose bytes fit in a batch."""
+    if len(size) and int(size.max()) > VALUE_SIZE_MAX:
+        raise UnsupportedError(f"a value of {int(size.max())} bytes does not fit in a column", file=file)
+    begin = 0
+    ends = np.cumsum(size)
+    while begin < len(size):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + BATCH_BYTES, "right"))
+        end = min(max(end, begin + 1), begin + BATCH_ENTRIES)
+        yield slice(begin, end)
+        begin = end

@@ -1,0 +1,155 @@
+"""Write a directory anew in the other edition, prove the two states equal, and only then give it its name.
+
+What is written is the state at the durable epoch: one compaction, in the manner of the new edition, and nothing of the
+history before it. Everything is written to `<target>.new`, read back, compared, and renamed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from flintlog.core.plan import Plan, Step
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import tables
+from flintlog.dialects.limestone.layout import Catalog, Edition
+from flintlog.dialects.limestone.merge import by_bytes, numeric
+from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
+from flintlog.dialects.limestone.store.sorted_file import sorted_file
+from flintlog.dialects.limestone.survey import Survey, survey
+from flintlog.disk import Buffer, Disk, write_all
+from flintlog.errors import RefusedError, UsageError
+
+_EDITIONS: dict[str, Edition] = {"designed": "designed", "shipped": "shipped"}
+
+
+def plan_convert(
+    disk: Disk, path: str, edition: str, target: str, instance: Callable[[], str] = new_instance
+) -> Plan:
+    """Write the state of `path` in `edition` to `target`, a place that does not exist yet."""
+    if edition not in _EDITIONS:
+        raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(_EDITIONS)}")
+    new = _EDITIONS[edition]
+    found = survey(disk, path)
+    found.refuse_damage()
+    assert found.manifest is not None
+    if found.edition == new and found.manifest.version == lay.VERSION_OF[new]:
+        raise RefusedError(f"this directory is of the {edition} edition already", file=path)
+    if disk.stat(target) is not None:
+        raise RefusedError(
+            "the target exists already", file=target, advice="Name a place that does not exist yet"
+        )
+    numbers = sorted(_blobs(found))
+    if numbers and new == "designed":
+        raise RefusedError(
+            f"{len(numbers)} blobs are named by live entries, and the designed edition has none",
+            file=path,
+            advice="Keep this directory in its own edition",
+        )
+    compacted = lay.COMPACTED_FILE if new == "shipped" else lay.cmpct_name(0)
+    steps = [
+        Step("write", lay.MANIFEST_FILE, f"edition {edition}, version {lay.VERSION_OF[new]}"),
+        Step("write", compacted, f"the state at epoch {found.durable}, without the history before it"),
+        Step("write", lay.CATALOG_FILE, "names the compacted file"),
+        Step("write", lay.EPOCH_FILE, f"epoch {found.durable}"),
+        *(Step("copy", lay.blob_path(number), "a live entry names it") for number in numbers),
+        Step("publish", target, "after both states were read and found equal"),
+    ]
+
+    def apply() -> str:
+        building = f"{target}.new"
+        if disk.stat(building) is not None:
+            raise RefusedError(
+                "an unfinished conversion lies here", file=building, advice="Remove it, then try again"
+            )
+        _write(disk, found, new, building, compacted, numbers, instance)
+        _prove(found, survey(disk, building))
+        disk.rename(building, target)
+        disk.sync_directory(posixpath.dirname(target))
+        return f"{target} holds the same state in edition {edition}"
+
+    return Plan("migrate", "limestone", path, tuple(steps), apply)
+
+
+def _blobs(found: Survey) -> set[int]:
+    """The blobs that live entries name."""
+    named: set[int] = set()
+    if found.edition == "designed":
+        return named
+    state = State(found)
+    for live in state:
+        fields = tables.fields_of(state.views, live)
+        for at in np.flatnonzero(fields.blob_count).tolist():
+            named.update(lay.decode(state.views[int(live.file[at])], int(live.offset[at]))[0].blobs)
+    return named
+
+
+def _write(
+    disk: Disk,
+    found: Survey,
+    new: Edition,
+    path: str,
+    compacted: str,
+    numbers: list[int],
+    instance: Callable[[], str],
+) -> None:
+    disk.make_directory(path)
+    shipped = new == "shipped"
+    state = State(found, order=by_bytes if shipped else numeric)
+    kept = found.manifest.instance if found.manifest is not None else ""
+    manifest = manifest_of(new, (lambda: kept) if kept else instance)
+    catalog = Catalog(
+        {compacted: lay.COMPACTED_VERSION},
+        max_epoch=found.durable,
+        max_blob=max([found.catalog.max_blob or 0, *numbers]) if shipped else None,
+    )
+    sorted_state = sorted_file(state, 0 if shipped else found.durable, zero_versions=shipped)
+    _write_file(disk, posixpath.join(path, compacted), sorted_state)
+    _write_file(disk, posixpath.join(path, lay.CATALOG_FILE), iter([catalog.encode()]))
+    _write_file(disk, posixpath.join(path, lay.EPOCH_FILE), iter([lay.encode_durable(found.durable)]))
+    _write_file(disk, posixpath.join(path, lay.MANIFEST_FILE), iter([manifest.encode()]))
+    for number in numbers:
+        place = lay.blob_path(number)
+        disk.make_directory(posixpath.join(path, posixpath.dirname(place)))
+        with disk.open(posixpath.join(found.path, place)) as source:
+            _write_file(disk, posixpath.join(path, place), source.chunks(0, source.size()))
+        disk.sync_directory(posixpath.join(path, posixpath.dirname(place)))
+    disk.sync_directory(path)
+
+
+def _write_file(disk: Disk, path: str, chunks: Iterator[Buffer]) -> None:
+    with disk.open(path, "create") as file:
+        write_all(file, chunks)
+        file.sync()
+
+
+def _prove(old: Survey, new: Survey) -> None:
+    """Equal keys with equal values and blobs, or nothing is published."""
+    new.refuse_damage()
+    theirs, held = _records(old, new.edition), memoryview(b"")
+    for chunk in _records(new, new.edition):
+        ours = memoryview(chunk)
+        while ours:
+            held = held or memoryview(next(theirs, b""))
+            size = min(len(ours), len(held))
+            if not size or ours[:size] != held[:size]:
+                _refuse(new)
+            ours, held = ours[size:], held[size:]
+    if held or next(theirs, None) is not None:
+        _refuse(new)
+
+
+def _records(found: Survey, edition: Edition) -> Iterator[bytes | bytearray]:
+    """The live entries in the order of storages and keys; without versions where the edition has none."""
+    return (chunk for chunk in sorted_file(State(found), 0, zero_versions=edition == "shipped") if chunk)
+
+
+def _refuse(new: Survey) -> None:
+    raise RefusedError(
+        "the converted directory does not hold the same as the original; it was not published",
+        file=new.path,
+        advice="This is a defect of Flintlog; the original was not touched",
+    )

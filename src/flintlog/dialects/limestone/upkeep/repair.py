@@ -1,0 +1,358 @@
+"""Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
+
+What a crash leaves is healed by opening; repair does that, after it has copied the files aside. Damage in a log costs
+the bytes that cannot be read and nothing else. Originals are copied to `kept/<time>-<reason>/` first, then new content
+takes the place of a file by one rename. At the end the directory is opened once.
+
+| what is wrong | what is done |
+|---|---|
+| what opening heals | it is opened |
+| a damaged log | written anew without the bytes that cannot be read |
+| a damaged log that the compacted files cover | goes |
+| a damaged compacted file | cut before the damage |
+| the epoch file damaged or gone | every session that is whole counts: which of them were acknowledged, nobody knows |
+| the catalog damaged or gone | made again from the compacted files, if they are of one compaction |
+| a log that a compaction left out | it is compacted; its old sessions go if others are gone that should decide |
+| the manifest damaged | made again, if the files show the edition |
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from flintlog.core.dialect import no_progress
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
+from flintlog.core.plan import Plan
+from flintlog.core.position import span
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.layout import Catalog, Manifest
+from flintlog.dialects.limestone.store import Datastore
+from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
+from flintlog.dialects.limestone.survey import LogRead, Survey, survey
+from flintlog.dialects.limestone.upkeep import verify
+from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
+from flintlog.disk import Disk
+
+HEALED_BY_OPENING = {
+    "torn-tail": "cut",
+    "not-durable": "forget",
+    "epoch-torn": "cut",
+    "manifest-back": "restore",
+    "catalog-back": "restore",
+    "catalog-incomplete": "rewrite",
+    "compacted-previous": "restore",
+}
+_LOG_DAMAGE = ("entry-cut", "entry-type", "entry-outside")
+
+
+def plan_repair(
+    disk: Disk,
+    path: str,
+    clock: Callable[[], float] = time.time,
+    instance: Callable[[], str] = new_instance,
+) -> Plan:
+    """What would make the directory open again."""
+    found = survey(disk, path)
+    findings = tuple(found.findings)
+    if not any(item.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for item in findings):
+        findings = verify.verify(disk, path, no_progress).findings
+    draft = Draft()
+    _plan_manifest(found, draft, instance)
+    _plan_catalog(found, draft)
+    _plan_base(found, draft)
+    _plan_epochs(found, draft)
+    _plan_logs(found, draft)
+    compacts = _plan_left_out(found, draft)
+    _plan_opening(found, draft)
+    if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
+        draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
+        if found.manifest is None:
+            draft.refusal = (
+                "there is no manifest, and what version the files are of nobody knows; put it back"
+            )
+
+    def apply() -> str:
+        keeper = Keeper(
+            disk,
+            path,
+            kept_name(clock(), findings),
+            lock=path,
+            lock_mode="read",
+            scratch=posixpath.join(path, KEPT_DIRECTORY),
+        )
+        done = draft.carry_out(keeper)
+        if found.manifest is None and survey(disk, path).is_damaged:
+            return f"{done}; there is more: repair once again"
+        with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
+            if compacts:
+                store.compact()
+        return done
+
+    refused = draft.refusal is not None
+    return Plan(
+        "repair",
+        "limestone",
+        path,
+        () if refused else tuple(draft.steps),
+        apply,
+        () if refused else tuple(draft.lost),
+        findings,
+        draft.refusal,
+    )
+
+
+def _plan_opening(found: Survey, draft: Draft) -> None:
+    """What opening does, with a copy of each file that it changes."""
+    changed = {step.file for step in draft.steps}
+    renewed = lay.EPOCH_FILE in changed
+    for finding in found.findings:
+        name = finding.file or ""
+        if finding.severity is not Severity.REPAIRABLE or finding.code not in HEALED_BY_OPENING:
+            continue
+        if name in changed or (renewed and finding.code == "not-durable"):
+            continue
+        changed.add(name)
+        draft.add(HEALED_BY_OPENING[finding.code], name, finding.message, _keeps(found, name))
+    version = found.manifest.version if found.manifest is not None else None
+    if (
+        draft.steps
+        and lay.MANIFEST_FILE not in changed
+        and version not in (None, lay.VERSION_OF[found.edition])
+    ):
+        reason = f"opening makes version {version} version {lay.VERSION_OF[found.edition]}"
+        draft.add("upgrade", lay.MANIFEST_FILE, reason, _keeps(found, lay.MANIFEST_FILE))
+
+
+def _keeps(found: Survey, name: str) -> Callable[[Keeper], None]:
+    """Keep a file that is there; of catalog and manifest also the one before it."""
+    names = [name, name + lay.BACK] if name in (lay.CATALOG_FILE, lay.MANIFEST_FILE) else [name]
+
+    def act(keeper: Keeper) -> None:
+        for each in names:
+            if found.disk.stat(posixpath.join(found.path, each)) is not None:
+                keeper.keep(each)
+
+    return act
+
+
+def _replace(draft: Draft, found: Survey, action: str, name: str, reason: str, content: bytes) -> None:
+    keeps = _keeps(found, name)
+
+    def act(keeper: Keeper) -> None:
+        keeps(keeper)
+        keeper.replace(name, [content])
+
+    draft.add(action, name, reason, act)
+
+
+def _aside(draft: Draft, name: str, reason: str) -> None:
+    def act(keeper: Keeper) -> None:
+        keeper.keep(name)
+        keeper.remove(name)  # durable by the opening at the end
+
+    draft.add("move aside", name, reason, act)
+
+
+def _rewrite(draft: Draft, action: str, name: str, reason: str, pieces: Sequence[Piece]) -> None:
+    def act(keeper: Keeper) -> None:
+        keeper.keep(name)
+        with keeper.open(name) as source:
+
+            def chunks() -> Iterator[bytes]:
+                for piece in pieces:
+                    if isinstance(piece, bytes):
+                        yield piece
+                    else:
+                        yield from source.chunks(*piece)
+
+            keeper.replace(name, chunks())
+
+    draft.add(action, name, reason, act)
+
+
+# The manifest
+
+
+def _plan_manifest(found: Survey, draft: Draft, instance: Callable[[], str]) -> None:
+    broken = next((item for item in found.findings if item.code == "manifest-broken"), None)
+    if broken is None:
+        return
+    edition = _edition_shown(found)
+    if edition is None:
+        draft.refusal = (
+            "the manifest is damaged, and the files do not show the edition; put the manifest back"
+        )
+        return
+    manifest: Manifest = manifest_of("shipped" if edition == "shipped" else "designed", instance)
+    reason = f"{broken.message}; the files are of the {edition} edition: becomes version {manifest.version}"
+    if edition == "shipped":
+        draft.lost.append("the identity of the instance, which becomes a new one")
+    _replace(draft, found, "rewrite", lay.MANIFEST_FILE, reason, manifest.encode())
+
+
+def _edition_shown(found: Survey) -> str | None:
+    """The edition by what only one of them writes; None when nothing shows it."""
+    listing = found.listing
+    if any(map(lay.CMPCT_NAME.fullmatch, listing.compacted)):
+        return "designed"
+    if listing.compacted or listing.previous is not None:
+        return "shipped"
+    ends = [scan.walk(found.view(log.name, active=True)).snippets.closed for log in listing.logs]
+    if any(bool(closed.any()) for closed in ends):
+        return "shipped"
+    return "designed" if any(len(closed) for closed in ends) else None
+
+
+# The catalog and the compacted files
+
+
+def _plan_catalog(found: Survey, draft: Draft) -> None:
+    wrong = next((item for item in found.findings if item.code in ("catalog-lost", "catalog-name")), None)
+    if wrong is None:
+        return
+    name = wrong.file or lay.CATALOG_FILE
+    sets: dict[int, list[str]] = {}
+    for file in sorted(filter(lay.CMPCT_NAME.fullmatch, found.listing.compacted)):
+        view = found.view(file)
+        if len(view) >= lay.MARKER_SIZE and view[0] == lay.BEGIN:
+            sets.setdefault(lay.decode_marker(view, 0), []).append(file)
+    if found.edition == "shipped" or not sets:
+        _aside(draft, name, f"{wrong.message}; a new one is written")
+        return
+    if len(sets) > 1:
+        draft.refusal = "there are compacted files of several compactions and no catalog; restore a backup"
+        return
+    [(epoch, files)] = sets.items()
+    detached = [log.name for log in found.listing.logs if not log.active and log.channel is not None]
+    catalog = Catalog(dict.fromkeys(files, lay.COMPACTED_VERSION), frozenset(detached), epoch, None)
+    reason = f"{wrong.message}; made again from {', '.join(files)}, which hold epoch {epoch}"
+    numbers = [int(match[1]) for file in files if (match := lay.CMPCT_NAME.fullmatch(file))]
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        draft.lost.append(f"keys in compacted files between {files[0]} and {files[-1]} that are gone")
+    _replace(draft, found, "rewrite", lay.CATALOG_FILE, reason, catalog.encode())
+
+
+def _plan_base(found: Survey, draft: Draft) -> None:
+    for finding in found.findings:
+        if finding.code == "compacted-missing":
+            draft.refusal = f"{finding.file} is gone, and nothing else holds its keys; restore a backup"
+        elif finding.file in found.base_walks and finding.code in _LOG_DAMAGE:
+            _plan_compacted(found, finding, draft)
+
+
+def _plan_compacted(found: Survey, finding: Finding, draft: Draft) -> None:
+    """Everything before the damage stays: a sorted file has one snippet, and nothing to go on with behind it."""
+    name, walk = finding.file or "", found.base_walks[finding.file or ""]
+    at = walk.stop.offset
+    pieces: list[Piece] = [(0, at)] if walk.stop.inside or walk.entries else [lay.encode_begin(0)]
+    view = found.view(name)
+    last = None
+    for entries in scan.read_entries(view, walk.snippets):
+        last = lay.decode(view, int(entries.offset[-1]))[0]
+    where = "all keys" if last is None else f"all keys behind storage {last.storage}, key {last.key.hex()},"
+    draft.lost.append(f"{where} in {name} that no log has")
+    _rewrite(draft, "cut", name, f"at byte {at} of {len(view)}: {finding.message}", pieces)
+
+
+# The epoch file
+
+
+def _plan_epochs(found: Survey, draft: Draft) -> None:
+    wrong = [item for item in found.findings if item.code in ("epoch-missing", "epoch-type")]
+    if not wrong or found.manifest is None:
+        return
+    epoch, torn = _whole_epochs(found)
+    reason = f"{wrong[0].message}; every session that is whole counts, up to epoch {epoch}"
+    if torn is not None:
+        draft.lost.append(f"sessions of epoch {torn} and above, if they were acknowledged")
+    for item in wrong:
+        if item.file != lay.EPOCH_FILE:
+            _aside(draft, item.file or "", item.message)
+    _replace(draft, found, "write", lay.EPOCH_FILE, reason, lay.encode_durable(epoch) if epoch else b"")
+
+
+def _whole_epochs(found: Survey) -> tuple[int, int | None]:
+    """The largest epoch up to which every session is whole, and the first one of which one is torn."""
+    epochs: list[int] = [found.durable, found.catalog.max_epoch]
+    torn: list[int] = []
+    for read in found.logs:
+        snippets = read.snippets[read.snippets.kind == lay.BEGIN]
+        epochs += [int(snippets.epoch.max())] if len(snippets) else []
+        if read.walk.stop.inside and not read.walk.stop.good and len(snippets):
+            torn.append(int(snippets.epoch[-1]))
+    if not torn:
+        return max(epochs), None
+    return max(found.durable, min(torn) - 1), min(torn)
+
+
+# Logs
+
+
+def _plan_logs(found: Survey, draft: Draft) -> None:
+    for read in found.logs:
+        mine = [item for item in found.findings if item.file == read.file.name]
+        damage = next((item for item in mine if item.code in _LOG_DAMAGE), None)
+        odd = next((item for item in mine if item.code == "snippet-epochs"), None)
+        if damage is not None and damage.severity is Severity.REPAIRABLE:
+            _aside(draft, read.file.name, damage.message)
+        elif damage is not None:
+            _plan_damage(found, read, damage, draft)
+        elif odd is not None:
+            _plan_odd(found, read, odd, draft)
+
+
+def _plan_damage(found: Survey, read: LogRead, damage: Finding, draft: Draft) -> None:
+    name = read.file.name
+    view = found.view(name, active=read.file.active)
+    saved = salvage(view, found.durable, end_markers=found.end_markers)
+    for begin, end in saved.lost:
+        draft.lost.append(f"what stood in {name} from byte {begin} to byte {end - 1}")
+    reason = damage.message
+    if saved.renewed:
+        reason += f"; the begin marker at byte {saved.renewed[0]} is made again from the end marker"
+    _rewrite(draft, "rewrite", name, f"without the bytes that cannot be read: {reason}", saved.pieces)
+
+
+def _plan_odd(found: Survey, read: LogRead, finding: Finding, draft: Draft) -> None:
+    """End markers say what the begin markers say; the state stays."""
+    snippets = read.snippets
+    pieces: list[Piece] = []
+    at = 0
+    odd = (snippets.closed == 1) & (snippets.kind == lay.BEGIN) & (snippets.epoch != snippets.end_epoch)
+    for which in np.flatnonzero(odd).tolist():
+        end = int(snippets.end[which])
+        pieces += [(at, end - lay.END_SIZE), lay.encode_end(int(snippets.epoch[which]))]
+        at = end
+    pieces.append((at, read.file.size))
+    reason = f"{finding.message}; the end marker is made to say the same"
+    _rewrite(draft, "rewrite", read.file.name, reason, pieces)
+
+
+def _plan_left_out(found: Survey, draft: Draft) -> bool:
+    """A log that a compaction did not see: take it in, or where logs are gone, what it should not decide alone."""
+    for finding in found.findings:
+        if finding.code == "left-out":
+
+            def act(keeper: Keeper) -> None:
+                for name in (lay.CATALOG_FILE, *found.base):
+                    _keeps(found, name)(keeper)
+
+            draft.add("compact", finding.file or "", finding.message, act)
+        elif finding.code == "left-out-ambiguous":
+            read = next(read for read in found.logs if read.file.name == finding.file)
+            old = read.counted(-1, min(found.low, found.durable))
+            kept = read.snippets[~np.isin(read.snippets.offset, old.offset)]
+            pieces: list[Piece] = [(int(a), int(b)) for a, b in zip(kept.offset, kept.end, strict=True)]
+            epochs = span(int(old.epoch.min()), int(old.epoch.max()))
+            draft.lost.append(
+                f"sessions of epoch {epochs} in {read.file.name}, where the compacted files do not have them"
+            )
+            reason = f"{finding.message}; whether it or the compacted files are newer nobody can tell"
+            _rewrite(draft, "rewrite", read.file.name, reason, pieces)
+    return any(finding.code == "left-out" for finding in found.findings)

@@ -1,0 +1,154 @@
+"""What is here, and every check there is over every byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from flintlog.core.dialect import Progress
+from flintlog.core.finding import Finding, Severity
+from flintlog.core.inventory import FileItem, Inventory
+from flintlog.dialects.limestone import files, tables
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.scan import Snippets
+from flintlog.dialects.limestone.survey import LogRead, Survey, survey
+from flintlog.disk import Disk
+
+_BLOBS_NAMED_MAX = 100  # findings of one kind
+
+
+def inspect(disk: Disk, path: str) -> Inventory:
+    """Files, roles, epochs; goes through all logs without making the state."""
+    return _inventory(survey(disk, path), {})
+
+
+def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
+    """Every file and every record, the state that they make, and the blobs that it names."""
+    found = survey(disk, path, progress=progress)
+    facts: dict[str, object] = {}
+    grave = (Severity.CORRUPT, Severity.UNSUPPORTED)
+    if not any(finding.severity in grave for finding in found.findings):
+        facts, missing = _state_facts(found)
+        found.findings += missing
+    return _inventory(found, facts)
+
+
+def _state_facts(found: Survey) -> tuple[dict[str, object], list[Finding]]:
+    """How much is alive, and which blobs are named and not there."""
+    keys = size = 0
+    state = State(found)
+    there: dict[int, int] | None = None
+    missing: list[Finding] = []
+    for live in state:
+        fields = tables.fields_of(state.views, live)
+        keys += len(live)
+        size += int(fields.value_length.sum())
+        for at in np.flatnonzero(fields.blob_count).tolist():
+            if there is None:
+                there = files.blobs(found.disk, found.path)
+            name, offset = state.names[int(live.file[at])], int(live.offset[at])
+            entry, _ = lay.decode(state.views[int(live.file[at])], offset)
+            for number in entry.blobs:
+                if number not in there and len(missing) < _BLOBS_NAMED_MAX:
+                    message = f"the entry names blob {number}, and {lay.blob_path(number)} is not there"
+                    missing.append(Finding(Severity.CORRUPT, "blob-missing", message, name, offset))
+    return {"keys": keys, "value_bytes": size}, missing
+
+
+def _inventory(found: Survey, facts: dict[str, object]) -> Inventory:
+    found.findings += _odd_files(found)
+    epochs = [
+        int(epoch)
+        for read in found.logs
+        for some in [read.counted(-1, found.durable)]
+        if len(some)
+        for epoch in (some.epoch.min(), some.epoch.max())
+    ]
+    known = found.manifest is not None
+    return Inventory(
+        "limestone",
+        found.edition if known else None,
+        found.path,
+        tuple(_items(found)),
+        (min(epochs),) if epochs else None,
+        (found.durable,) if found.durable else None,
+        tuple(found.findings),
+        {
+            "version": found.manifest.version if found.manifest else None,
+            "durable_epoch": found.durable,
+            "last_epoch": found.last_epoch,
+            "compacted_epoch": found.low if found.low >= 0 else None,
+            **facts,
+        },
+    )
+
+
+def _odd_files(found: Survey) -> Iterator[Finding]:
+    listing = found.listing
+    left = sorted({*listing.scratch, *listing.odd_epochs, *_leftovers(found)})
+    for name in left:
+        yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
+    for log in listing.logs:
+        if log.channel is None:
+            message = "no writer names a log so; it is read as one, as the original does"
+            yield Finding(Severity.NOTE, "odd-name", message, log.name)
+    for name in listing.foreign:
+        yield Finding(Severity.NOTE, "foreign", "no part of a limestone directory; not touched", name)
+
+
+def _leftovers(found: Survey) -> Iterator[str]:
+    """Compacted files, catalogs and manifests that do not count; the original keeps its old catalog on purpose."""
+    for name in found.listing.compacted:
+        if name not in found.base:
+            yield name
+    if found.listing.previous is not None and lay.COMPACTED_PREVIOUS not in found.base:
+        yield lay.COMPACTED_PREVIOUS
+    if lay.MANIFEST_BACK in found.listing.manifests and found.manifest_name != lay.MANIFEST_BACK:
+        yield lay.MANIFEST_BACK
+
+
+def _items(found: Survey) -> Iterator[FileItem]:
+    listing = found.listing
+    for name, size in listing.manifests.items():
+        yield FileItem(name, "manifest", size)
+    for name, size in listing.catalogs.items():
+        yield FileItem(name, "catalog", size)
+    for name, size in {**listing.epochs, **listing.odd_epochs}.items():
+        yield FileItem(name, "epoch" if name in listing.epochs else "leftover", size)
+    sizes = dict(listing.compacted)
+    if listing.previous is not None:
+        sizes[lay.COMPACTED_PREVIOUS] = listing.previous
+    for name, size in sizes.items():
+        if name in found.base_walks:
+            yield _log_item(name, "compacted", size, found.base_walks[name].snippets)
+        else:
+            yield FileItem(name, "leftover", size)
+    if found.logs:
+        for read in found.logs:
+            yield _log_item(read.file.name, _role(read), read.file.size, read.snippets)
+    else:
+        for log in listing.logs:
+            yield FileItem(log.name, "active" if log.active else "rotated", log.size)
+    if listing.snapshot is not None:
+        yield FileItem(lay.SNAPSHOT_FILE, "snapshot", listing.snapshot)
+    for name, size in listing.scratch.items():
+        yield FileItem(name, "leftover", size)
+    for name, size in listing.foreign.items():
+        yield FileItem(name, "foreign", size)
+
+
+def _role(read: LogRead) -> str:
+    if read.listed:
+        return "superseded"
+    return "active" if read.file.active else "rotated"
+
+
+def _log_item(name: str, role: str, size: int, snippets: Snippets) -> FileItem:
+    counted = snippets[snippets.kind == lay.BEGIN]
+    entries = int(snippets.entries.sum())
+    if not len(counted):
+        return FileItem(name, role, size, None, None, entries)
+    epochs = tables.positions(counted)
+    return FileItem(name, role, size, (int(epochs.min()),), (int(epochs.max()),), entries)

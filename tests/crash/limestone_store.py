@@ -1,0 +1,256 @@
+"""Crash scenarios of `Datastore`. An item of the history is one session: its epoch and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.store import Channel, Datastore
+from flintlog.disk import Disk
+from flintlog.testing import History, Scenario, Suite
+
+ROOT = "/srv/log"
+NOW = 1_800_000_000.0
+State = frozenset[tuple[int, bytes, bytes]]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A session; a value of None removes the key."""
+
+    epoch: int
+    changes: tuple[tuple[int, bytes, bytes | None], ...]
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The directory is opened: sessions above an epoch, which was durable, are gone."""
+
+    epoch: int
+
+
+Item = Written | Forgotten
+
+
+def remembered(items: Sequence[Item]) -> list[Written]:
+    """The sessions that are left after each opening."""
+    kept: list[Written] = []
+    for item in items:
+        if isinstance(item, Forgotten):
+            kept = [session for session in kept if session.epoch <= item.epoch]
+        else:
+            kept.append(item)
+    return kept
+
+
+def state_at(items: Sequence[Item], epoch: int) -> State:
+    state: dict[tuple[int, bytes], bytes] = {}
+    sessions = (item for item in remembered(items) if item.epoch <= epoch)
+    for item in sorted(sessions, key=lambda item: item.epoch):
+        for storage, key, value in item.changes:
+            if value is None:
+                state.pop((storage, key), None)
+            else:
+                state[storage, key] = value
+    return frozenset((storage, key, value) for (storage, key), value in state.items())
+
+
+def opened(disk: Disk, **options: Any) -> Datastore:
+    ticks = iter(range(10**6))
+    return Datastore(
+        ROOT,
+        disk=disk,
+        clock=lambda: NOW + next(ticks) / 100,
+        instance=lambda: "f71dffa3-e8a9-4833-ab36-191b88d518e9",
+        **options,
+    )
+
+
+class Driver:
+    """An application that notes what it does: sessions are acknowledged when their epoch is durable."""
+
+    def __init__(self, disk: Disk, history: History[Item], **options: Any) -> None:
+        self.store = opened(disk, **options)
+        self._history = history
+        self._waiting: list[Written] = []
+        self.channels = [self.store.channel(), self.store.channel()]
+        history.opened(self._probe, self.store.switch_epoch)
+
+    def _probe(self) -> None:
+        with self.store.channel().session() as session:
+            session.put(1, b"refused", b"")
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.store.close()
+
+    @contextmanager
+    def session(self, channel: int, *changes: tuple[int, bytes, bytes | None]) -> Any:
+        """A session that stays open for as long as the block."""
+        item = Written(self.store.epoch, changes)
+        self._history.issue(item)
+        with self.channels[channel].session() as session:
+            for storage, key, value in changes:
+                if value is None:
+                    session.remove(storage, key)
+                else:
+                    session.put(storage, key, value)
+            yield session
+        self._waiting.append(item)
+
+    def write(self, channel: int, *changes: tuple[int, bytes, bytes | None]) -> None:
+        with self.session(channel, *changes):
+            pass
+
+    def switch(self) -> None:
+        self.store.switch_epoch()
+        for item in [item for item in self._waiting if item.epoch <= self.store.durable_epoch]:
+            self._waiting.remove(item)
+            self._history.acknowledge(item)
+
+
+class LogOracle:
+    def recover(self, disk: Disk) -> State:
+        with opened(disk) as store:
+            assert store.snapshot is not None
+            return frozenset((entry.storage, entry.key, entry.value) for entry in store.snapshot.scan())
+
+    def check(self, observed: State, issued: Sequence[Item], acknowledged: Sequence[Item]) -> str | None:
+        least = max((item.epoch for item in acknowledged), default=0)
+        epochs = {least, *(item.epoch for item in issued if item.epoch > least)}
+        allowed = [state_at(issued, epoch) for epoch in epochs]
+        openings = [at for at, item in enumerate(issued) if isinstance(item, Forgotten)]
+        if openings and not any(item in acknowledged for item in issued[openings[-1] :]):
+            allowed += [
+                state_at(issued[: openings[-1]], epoch) for epoch in epochs
+            ]  # it may not have happened
+        return None if observed in allowed else f"{sorted(observed)} is none of {allowed}"
+
+    def extend(self, disk: Disk, observed: State) -> State:
+        with opened(disk) as store:
+            with store.channel().session() as session:
+                session.put(9, b"one", b"more")
+            store.switch_epoch()
+        return frozenset(item for item in observed if item[:2] != (9, b"one")) | {(9, b"one", b"more")}
+
+
+def life(disk: Disk, history: History[Item], **options: Any) -> None:
+    """A new directory, two channels whose sessions overlap, epochs that wait for each other."""
+    with Driver(disk, history, **options) as app:
+        app.write(0, (1, b"a", b"1"), (1, b"b", b"2"))
+        with app.session(1, (2, b"c", b"3")):
+            app.switch()
+            app.write(0, (1, b"a", None))
+        app.switch()
+        app.write(1, (1, b"b", b"4"))
+        app.write(1, (1, b"d", b"5"))
+        app.switch()
+
+
+def opens_again(disk: Disk, history: History[Item], **options: Any) -> None:
+    """Closed with a session that is not durable, and opened."""
+    with Driver(disk, history, **options) as app:
+        app.write(0, (1, b"a", b"1"))
+        app.switch()
+        app.write(0, (1, b"a", b"never durable"))
+    history.issue(Forgotten(1))
+    with Driver(disk, history) as app:
+        app.write(0, (1, b"b", b"2"))
+        app.switch()
+
+
+def rotates(disk: Disk, history: History[Item], **options: Any) -> None:
+    """Logs get other names while a session is open."""
+    with Driver(disk, history, **options) as app:
+        app.write(0, (1, b"a", b"1"))
+        app.switch()
+        with app.session(1, (1, b"b", b"2")):
+            app.store.rotate()
+            app.write(0, (1, b"c", b"3"))
+        app.switch()
+        app.write(1, (1, b"d", b"4"))
+        app.switch()
+
+
+def compacts(disk: Disk, history: History[Item], **options: Any) -> None:
+    """Two compactions, the second while a session is open."""
+    with Driver(disk, history, **options) as app:
+        app.write(0, (1, b"a", b"1"), (1, b"b", b"2"))
+        app.switch()
+        assert app.store.compact() is not None
+        app.write(1, (1, b"a", None), (1, b"c", b"3"))
+        app.switch()
+        with app.session(0, (1, b"d", b"4")):
+            assert app.store.compact() is not None
+        app.switch()
+
+
+def is_aborted(disk: Disk, history: History[Item], **options: Any) -> None:
+    """A session that was written in part and then given up."""
+    with Driver(disk, history, flush_bytes=16, **options) as app:
+        app.write(0, (1, b"a", b"1"))
+        channel = app.channels[1]
+        _abort(channel)
+        app.switch()
+        app.write(1, (1, b"b", b"2"))
+        app.switch()
+
+
+def _abort(channel: Channel) -> None:
+    try:
+        with channel.session() as session:
+            session.put(1, b"given up", b"x" * 20)
+            raise KeyError
+    except KeyError:
+        pass
+
+
+def first_version(disk: Disk, history: History[Item]) -> None:
+    """A directory of version 1, as the first release of the original left it."""
+    item = Written(1, ((1, b"a", b"1"), (1, b"b", b"2")))
+    history.issue(item)
+    disk.make_directory(ROOT)
+    entries = b"".join(lay.put(1, key, value or b"", (1, 0)).encode() for _, key, value in item.changes)
+    for name, content in (
+        (lay.MANIFEST_FILE, lay.Manifest(1).encode()),
+        ("pwal_0000", lay.encode_begin(1) + entries),
+        (lay.EPOCH_FILE, lay.encode_durable(1)),
+    ):
+        with disk.open(f"{ROOT}/{name}", "create") as file:
+            file.pwrite(content, 0)
+            file.sync()
+    disk.sync_directory(ROOT)
+    history.acknowledge(item)
+
+
+def migrates(disk: Disk, history: History[Item]) -> None:
+    """Version 1 becomes version 2 by opening it."""
+    with Driver(disk, history) as app:
+        app.write(0, (1, b"c", b"3"))
+        app.switch()
+
+
+def _of(edition: str) -> tuple[Scenario[Item], ...]:
+    def scenario(name: str, run: Callable[..., None]) -> Scenario[Item]:
+        return Scenario(f"{edition} {name}", partial(run, edition=edition))
+
+    return (
+        scenario("life", life),
+        scenario("opens again", opens_again),
+        scenario("rotates", rotates),
+        scenario("compacts", compacts),
+        scenario("is aborted", is_aborted),
+    )
+
+
+SUITE = Suite(
+    "tests.crash.limestone_store:SUITE",
+    LogOracle(),
+    (*_of("designed"), *_of("shipped"), Scenario("migrates", migrates, prepare=first_version)),
+)
