@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flintlog.columns.payloads import Payloads
 from flintlog.dialects.mpy6a import batch
 from flintlog.dialects.mpy6a import layout as lay
-from flintlog.dialects.mpy6a.batch import Payloads
 from flintlog.dialects.mpy6a.layout import Record, StateID
 from flintlog.errors import UsageError
 
@@ -108,9 +108,9 @@ def test_what_are_no_byte_strings_is_refused(wrong):
 
 def test_parts_are_about_as_long_as_asked_and_lose_nothing():
     payloads = Payloads.of(ITEMS)
-    parts = list(payloads.split(200))
+    parts = list(batch.split(payloads, 200))
     assert [len(part) for part in parts] == [2, 1, 1, 1, 2]
-    assert [len(part) for part in payloads.split(1)] == [1] * len(ITEMS)
+    assert [len(part) for part in batch.split(payloads, 1)] == [1] * len(ITEMS)
     written = b"".join(
         bytes(part.buffer[part.start[at] :][: part.length[at]]) for part in parts for at in range(len(part))
     )

@@ -41,8 +41,15 @@ class Payloads:
         """From a list of byte strings, or from an Arrow column of them without copying it."""
         if not isinstance(data, Sequence):
             return _of_arrow(data)
-        length = np.fromiter(map(len, data), np.int64, len(data))
-        return Payloads(memoryview(b"".join(data)), offsets_of(length)[:-1], length)
+        try:
+            length = np.fromiter(map(len, data), np.int64, len(data))
+            joined = b"".join(data)
+        except TypeError:
+            raise UsageError("byte strings are needed, and not all of these are") from None
+        offsets = offsets_of(length)
+        if offsets[-1] != len(joined):
+            raise UsageError("byte strings are needed; a view of longer items is none")
+        return Payloads(memoryview(joined), offsets[:-1], length)
 
 
 def _of_arrow(data: Any) -> Payloads:

@@ -2,76 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import offsets_of
+from flintlog.columns.payloads import Payloads
 from flintlog.dialects.mpy6a import layout as lay
-from flintlog.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Ints = NDArray[np.int64]
 Ids = NDArray[np.uint64]
 
 
-class Payloads:
-    """Many byte strings in one buffer."""
-
-    def __init__(self, buffer: memoryview, start: Ints, length: Ints) -> None:
-        self.buffer = buffer
-        self.start = start
-        self.length = length
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def split(self, size_max: int) -> Iterator[Payloads]:
-        """Pieces whose records are about so long, in order."""
-        size = np.cumsum(sizes(np.zeros(len(self), np.uint64), self.length))
-        begin = 0
-        while begin < len(self):
-            done = int(size[begin - 1]) if begin else 0
-            end = max(int(np.searchsorted(size, done + size_max, side="right")), begin + 1)
-            yield Payloads(self.buffer, self.start[begin:end], self.length[begin:end])
-            begin = end
-
-    @staticmethod
-    def of(data: Sequence[bytes] | pa.Array | pa.ChunkedArray) -> Payloads:
-        """From a list of byte strings, or from an Arrow column of them without copying it."""
-        if not isinstance(data, Sequence):
-            return _of_arrow(data)
-        try:
-            length = np.fromiter(map(len, data), np.int64, len(data))
-            joined = b"".join(data)
-        except TypeError:
-            raise UsageError("sessions are byte strings, and not all of these are") from None
-        offsets = offsets_of(length)
-        if offsets[-1] != len(joined):
-            raise UsageError("sessions are byte strings; a view of longer items is none")
-        return Payloads(memoryview(joined), offsets[:-1], length)
-
-
-def _of_arrow(data: Any) -> Payloads:
-    import pyarrow as pa
-
-    array = data.combine_chunks() if isinstance(data, pa.ChunkedArray) else data
-    if not isinstance(array, pa.BinaryArray | pa.StringArray | pa.LargeBinaryArray | pa.LargeStringArray):
-        raise UsageError(f"sessions are byte strings, not {getattr(array, 'type', type(array).__name__)}")
-    if array.null_count:
-        raise UsageError("a session's data cannot be null", advice="Use an empty byte string")
-    large = isinstance(array, pa.LargeBinaryArray | pa.LargeStringArray)
-    _, raw, values = array.buffers()
-    offsets = np.frombuffer(raw, np.int64 if large else np.int32)[
-        array.offset : array.offset + len(array) + 1
-    ]
-    start = offsets[:-1].astype(np.int64)
-    return Payloads(memoryview(values or b""), start, np.diff(offsets).astype(np.int64))
+def split(payloads: Payloads, size_max: int) -> Iterator[Payloads]:
+    """Pieces whose records are about so long, in order."""
+    size = np.cumsum(sizes(np.zeros(len(payloads), np.uint64), payloads.length))
+    begin = 0
+    while begin < len(payloads):
+        done = int(size[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(size, done + size_max, side="right")), begin + 1)
+        yield payloads[begin:end]
+        begin = end
 
 
 def sizes(attempts: Ids, length: Ints) -> Ints:
@@ -103,7 +57,7 @@ def encode(
         index,
         topic,
         attempts,
-        np.frombuffer(data.buffer, np.uint8) if len(data.buffer) else np.empty(0, np.uint8),
+        data.array,
         data.start,
         data.length,
     )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.columns.compile import helper, kernel
-from flintlog.dialects.mpy6a.integers import le32, le64, signed, uvarint_at
+from flintlog.columns.compile import helper, kernel, le32, le64
+from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 from flintlog.dialects.mpy6a.operations import CHECKSUM_SIZE
 from flintlog.dialects.mpy6a.scan import Events
 

@@ -1,4 +1,4 @@
-"""The integers of the format for kernels: each has a body for Python and one for the compiler."""
+"""Numbers of the format for kernels: each has a body for Python and one for the compiler."""
 
 from __future__ import annotations
 
@@ -10,22 +10,6 @@ from flintlog.columns.compile import helper
 from flintlog.dialects.mpy6a import layout as lay
 
 
-def _le64(buffer: Any, at: int) -> Any:
-    place = np.uint64(at)
-    value = np.uint64(0)
-    for index in range(8):
-        value |= np.uint64(buffer[place + np.uint64(index)]) << np.uint64(8 * index)
-    return value
-
-
-def _le32(buffer: Any, at: int) -> Any:
-    place = np.uint64(at)
-    value = np.int64(0)
-    for index in range(4):
-        value |= np.int64(buffer[place + np.uint64(index)]) << (8 * index)
-    return value
-
-
 def _signed(value: Any) -> Any:
     return np.int64(value)
 
@@ -34,18 +18,6 @@ def _signed(value: Any) -> Any:
 def signed(value: int) -> int:
     """The same number; compiled, an unsigned one and a signed one would make a float."""
     return value
-
-
-@helper(compiled=_le64)
-def le64(buffer: Any, at: int) -> int:
-    """An unsigned 64-bit little-endian integer."""
-    return int.from_bytes(buffer[at : at + 8], "little")
-
-
-@helper(compiled=_le32)
-def le32(buffer: Any, at: int) -> int:
-    """An unsigned 32-bit little-endian integer."""
-    return int.from_bytes(buffer[at : at + 4], "little")
 
 
 def _uvarint(buffer: Any, at: int, size: int) -> Any:

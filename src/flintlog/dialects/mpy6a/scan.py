@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.checksum import crc32_mpeg2
-from flintlog.columns.compile import kernel
+from flintlog.columns.compile import kernel, le32, le64
 from flintlog.dialects.mpy6a import layout as lay
-from flintlog.dialects.mpy6a.integers import le32, le64, signed, uvarint_at
+from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 
 COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger event apart
 SECTOR_SIZE = 512

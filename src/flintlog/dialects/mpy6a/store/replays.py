@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import gather
+from flintlog.columns.payloads import Payloads
 from flintlog.dialects.mpy6a import batch, scan
-from flintlog.dialects.mpy6a.batch import Payloads
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store.errors import SessionFinishedError

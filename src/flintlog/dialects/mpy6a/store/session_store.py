@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flintlog.columns.payloads import Payloads
 from flintlog.core.finding import Finding
 from flintlog.dialects.mpy6a import batch, compaction, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a.batch import Payloads
 from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.files import SCRATCH_DATA
 from flintlog.dialects.mpy6a.layout import Record, StateID
@@ -267,7 +267,7 @@ class SessionStore:
         ranges = []
         with self._working() as work:
             due = self._due_after(delay, now)
-            for part in payloads.split(RUN_BYTES_MAX):
+            for part in batch.split(payloads, RUN_BYTES_MAX):
                 self._make_room(work, delay, due)
                 ids = IdRange(self.last.following(), len(part))
                 self._engine.do(
