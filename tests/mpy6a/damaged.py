@@ -297,6 +297,7 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("file-ahead", but(logged, add(SECOND, b"nobody wrote this"))),
     ("note-behind", but(logged, cut(lay.SNAPSHOT_FILE, -3))),
     ("note-behind", but(logged, cut(lay.CHANGES_FILE, 9))),
+    ("note-behind", but(logged, in_event(lay.CHANGES_FILE, 2, 12, b"\x01"))),
     # records
     ("record-order", golden("s4_order_violation/in_file")),
     ("record-order", but(noted, in_record(SECOND, 2, 0, struct.pack("<Q", T0)))),

@@ -213,6 +213,16 @@ def test_what_the_data_files_have_behind_a_damaged_operation_log_is_kept(tmp_pat
     assert b"short 2" in datas(root)
 
 
+def test_a_state_id_that_looks_newer_makes_no_operation_count_twice(tmp_path):
+    damage = damaged.in_event(lay.CHANGES_FILE, 2, 12, b"\x01")
+    before = datas(made(tmp_path / "whole", logged))
+    root = made(tmp_path / "root", but(logged, damage))
+    assert (repaired(root).lost, datas(root)) == ((), before)
+    both = made(tmp_path / "both", but(logged, damaged.in_event(lay.OPERATIONS_FILE, 6, 20, b"\xff"), damage))
+    repaired(both)
+    assert not [data for data in before if data not in datas(both) and not data.endswith(b"changed")]
+
+
 def test_the_read_positions_before_the_damage_stay(tmp_path):
     root = made(tmp_path / "root", but(noted, damaged.in_event(lay.CHANGES_FILE, 2, 16, b"\xff\x7f")))
     repaired(root)

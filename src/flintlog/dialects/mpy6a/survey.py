@@ -401,7 +401,16 @@ def _compare_note(found: Survey) -> None:
                 name,
             )
             continue
-        if newest is not None and newest > found.machine.last:
+        if newest is None or newest <= found.machine.last:
+            continue
+        if name == lay.CHANGES_FILE and not continues(found):
+            found.add(
+                Severity.REPAIRABLE,
+                "note-behind",
+                "it does not say what the operation log says; opening writes it anew",
+                name,
+            )
+        else:
             raise DamageError(
                 "the note's files are ahead of the operation log: another program wrote to this directory",
                 code="note-ahead",
@@ -409,6 +418,17 @@ def _compare_note(found: Survey) -> None:
                 expected=f"at most {found.machine.last}",
                 found=str(newest),
             )
+
+
+def continues(found: Survey) -> bool:
+    """Does the change log begin with what the operation log says since its checkpoint?"""
+    assert found.behind is not None
+    view = found.view(lay.CHANGES_FILE)
+    events = scan.scan_log(view, checked=False).events
+    told = found.behind.changes
+    return len(told) <= len(events) and all(
+        view[int(events.offset[row]) : events.end(row)] == event for row, event in enumerate(told)
+    )
 
 
 def _latest_of_snapshot(view: memoryview) -> StateID | None:

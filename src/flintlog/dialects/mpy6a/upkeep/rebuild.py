@@ -17,7 +17,7 @@ from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Base, Open, Place
 from flintlog.dialects.mpy6a.replay import File, Machine
-from flintlog.dialects.mpy6a.survey import Survey, read_changes
+from flintlog.dialects.mpy6a.survey import Survey, continues, read_changes
 from flintlog.dialects.mpy6a.upkeep import salvage
 from flintlog.dialects.mpy6a.upkeep.salvage import Ints, Saved
 from flintlog.errors import DamageError
@@ -130,7 +130,8 @@ def _follow_note(found: Survey, made: Rebuild) -> None:
     items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
     newest = max((item.last_id for item in items), default=lay.ZERO)
     if newest <= made.machine.last:
-        _apply_changes(found, made, made.machine.last)
+        if _continues(found):
+            _apply_changes(found, made, made.machine.last)
         return
     before, made.machine = made.machine, _described(found, made)
     for session in before.sessions.values():
@@ -139,6 +140,13 @@ def _follow_note(found: Survey, made: Rebuild) -> None:
         other = made.machine.files.get(file.name)
         if other is not None and other.id == file.id:
             other.finished = {at: size for at, size in file.finished.items() if at >= other.offset}
+
+
+def _continues(found: Survey) -> bool:
+    try:
+        return continues(found)
+    except MalformedError:
+        return False
 
 
 def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
