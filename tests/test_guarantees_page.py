@@ -6,10 +6,10 @@ import ast
 import re
 
 import pytest
-from tests.crash import test_mpy6a, test_taskflux, test_zmqraft
+from tests.crash import test_limestone, test_mpy6a, test_taskflux, test_zmqraft
 from tests.page_blocks import ROOT
 
-SUITES = (*test_taskflux.SUITES, *test_zmqraft.SUITES, *test_mpy6a.SUITES)
+SUITES = (*test_taskflux.SUITES, *test_zmqraft.SUITES, *test_mpy6a.SUITES, *test_limestone.SUITES)
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
@@ -35,5 +35,5 @@ def test_the_scenarios_it_names_are_in_the_suites():
     there = {scenario.name for suite in SUITES for scenario in suite.scenarios}
     table = re.findall(r"^\| .*? \| (`.*) \|$", section("The scenarios"), re.MULTILINE)
     named = table + re.findall(r"^- \*crash images\*:(.*)$", PAGE, re.MULTILINE)
-    assert len(table) == 8
+    assert len(table) == 10
     assert set(re.findall(r"`([\w-]+)`", " ".join(named))) <= there

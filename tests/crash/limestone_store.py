@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.store import Channel, Datastore
+from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 
@@ -119,7 +119,10 @@ class LogOracle:
     def recover(self, disk: Disk) -> State:
         with opened(disk) as store:
             assert store.snapshot is not None
-            return frozenset((entry.storage, entry.key, entry.value) for entry in store.snapshot.scan())
+            return frozenset(
+                (entry.storage, entry.key, entry.value or b"".join(map(store.blobs.read, entry.blobs)))
+                for entry in store.snapshot.scan()
+            )
 
     def check(self, observed: State, issued: Sequence[Item], acknowledged: Sequence[Item]) -> str | None:
         least = max((item.epoch for item in acknowledged), default=0)
@@ -191,6 +194,46 @@ def compacts(disk: Disk, history: History[Item], **options: Any) -> None:
         app.switch()
 
 
+def compacted_once(disk: Disk, history: History[Item], **options: Any) -> None:
+    """A directory with a compacted file."""
+    with Driver(disk, history, **options) as app:
+        app.write(0, (1, b"a", b"1"))
+        app.switch()
+        assert app.store.compact() is not None
+
+
+def compacts_again(disk: Disk, history: History[Item]) -> None:
+    """A compaction on top of another."""
+    with Driver(disk, history) as app:
+        app.write(1, (1, b"a", None))
+        app.switch()
+        assert app.store.compact() is not None
+
+
+def rolls_epochs(disk: Disk, history: History[Item]) -> None:
+    """The epoch file of the shipped edition begins anew after some records."""
+    usual, epoch_file.RECORDS_MAX = epoch_file.RECORDS_MAX, 2
+    try:
+        with Driver(disk, history, edition="shipped") as app:
+            for key in (b"a", b"b", b"c"):
+                app.write(0, (1, key, b"1"))
+                app.switch()
+    finally:
+        epoch_file.RECORDS_MAX = usual
+
+
+def keeps_blobs(disk: Disk, history: History[Item]) -> None:
+    """A value is the number of a blob, which is there whenever the entry is."""
+    with Driver(disk, history, edition="shipped") as app:
+        item = Written(app.store.epoch, ((1, b"blob", b"content"),))
+        history.issue(item)
+        number = app.store.blobs.add(b"content")
+        with app.channels[0].session() as session:
+            session.put(1, b"blob", b"", blobs=[number])
+        app.store.switch_epoch()
+        history.acknowledge(item)
+
+
 def is_aborted(disk: Disk, history: History[Item], **options: Any) -> None:
     """A session that was written in part and then given up."""
     with Driver(disk, history, flush_bytes=16, **options) as app:
@@ -229,6 +272,69 @@ def first_version(disk: Disk, history: History[Item]) -> None:
     history.acknowledge(item)
 
 
+def fifth_version(disk: Disk, history: History[Item]) -> None:
+    """A directory of version 5 of the original, before there were end markers: opening rotates its logs."""
+    first_version(disk, history)
+    manifest = lay.Manifest(5, "1.1", "f71dffa3-e8a9-4833-ab36-191b88d518e9")
+    with disk.open(f"{ROOT}/{lay.MANIFEST_FILE}", "create") as file:
+        file.truncate(0)
+        file.pwrite(manifest.encode(), 0)
+        file.sync()
+
+
+def begun_epochs(disk: Disk, history: History[Item]) -> None:
+    """A directory whose epoch file was rotated, and a crash came before there was a new one."""
+    first_version(disk, history)
+    with disk.open(f"{ROOT}/{lay.MANIFEST_FILE}", "create") as file:
+        file.pwrite(lay.Manifest(2).encode(), 0)
+        file.sync()
+    disk.rename(f"{ROOT}/{lay.EPOCH_FILE}", f"{ROOT}/{lay.rotated_epoch_name(1, 1)}")
+    disk.sync_directory(ROOT)
+
+
+def _shipped(disk: Disk, history: History[Item], files: dict[str, bytes]) -> None:
+    """A directory of the original with two keys in a compacted file, and in a log that the catalog lists."""
+    item = Written(1, ((1, b"a", b"1"), (1, b"b", b"2")))
+    history.issue(item)
+    disk.make_directory(ROOT)
+    entries = b"".join(lay.put(1, key, value or b"", (1, 0)).encode() for _, key, value in item.changes)
+    rotated = lay.rotated_name(0, 1)
+    log = lay.encode_begin(1) + entries + lay.encode_end(1)
+    catalog = lay.Catalog({lay.COMPACTED_FILE: 1}, frozenset({rotated}), 1)
+    contents = {
+        lay.MANIFEST_FILE: lay.Manifest(7, "1.1", "f71dffa3-e8a9-4833-ab36-191b88d518e9").encode(),
+        rotated: log,
+        lay.EPOCH_FILE: lay.encode_durable(1),
+        lay.CATALOG_FILE: catalog.encode(),
+        lay.COMPACTED_FILE: lay.encode_begin(0) + entries,
+    }
+    for name, source in files.items():
+        contents[name] = contents.pop(source.decode()) if source else b""
+    for name, content in contents.items():
+        with disk.open(f"{ROOT}/{name}", "create") as file:
+            file.pwrite(content, 0)
+            file.sync()
+    disk.sync_directory(ROOT)
+    history.acknowledge(item)
+
+
+def only_previous(disk: Disk, history: History[Item]) -> None:
+    """A compaction of the original was killed when it had renamed the file before."""
+    _shipped(disk, history, {lay.COMPACTED_PREVIOUS: lay.COMPACTED_FILE.encode()})
+
+
+def only_back(disk: Disk, history: History[Item]) -> None:
+    """It was killed when it had renamed the catalog."""
+    _shipped(disk, history, {lay.CATALOG_BACK: lay.CATALOG_FILE.encode()})
+
+
+def goes_on(disk: Disk, history: History[Item]) -> None:
+    """A directory that a crash left is opened and written to."""
+    with Driver(disk, history) as app:
+        app.write(0, (1, b"a", None))
+        app.switch()
+
+
 def migrates(disk: Disk, history: History[Item]) -> None:
     """Version 1 becomes version 2 by opening it."""
     with Driver(disk, history) as app:
@@ -236,21 +342,25 @@ def migrates(disk: Disk, history: History[Item]) -> None:
         app.switch()
 
 
-def _of(edition: str) -> tuple[Scenario[Item], ...]:
-    def scenario(name: str, run: Callable[..., None]) -> Scenario[Item]:
-        return Scenario(f"{edition} {name}", partial(run, edition=edition))
-
-    return (
-        scenario("life", life),
-        scenario("opens again", opens_again),
-        scenario("rotates", rotates),
-        scenario("compacts", compacts),
-        scenario("is aborted", is_aborted),
-    )
+def _of(edition: str, *runs: Callable[..., None]) -> list[Scenario[Item]]:
+    return [
+        Scenario(f"{edition}-{run.__name__.replace('_', '-')}", partial(run, edition=edition)) for run in runs
+    ]
 
 
 SUITE = Suite(
     "tests.crash.limestone_store:SUITE",
     LogOracle(),
-    (*_of("designed"), *_of("shipped"), Scenario("migrates", migrates, prepare=first_version)),
+    (
+        *_of("designed", life, opens_again, rotates, compacts, is_aborted),
+        Scenario("goes-on-without-an-epoch-file", migrates, prepare=begun_epochs),
+        Scenario("migrates", migrates, prepare=first_version),
+        Scenario("migrates-shipped", migrates, prepare=fifth_version),
+        *_of("shipped", opens_again, rotates, is_aborted),
+        Scenario("shipped-compacts", compacts_again, prepare=partial(compacted_once, edition="shipped")),
+        Scenario("rolls-epochs", rolls_epochs),
+        Scenario("keeps-blobs", keeps_blobs),
+        Scenario("goes-on-with-the-compacted-file-before", goes_on, prepare=only_previous),
+        Scenario("goes-on-with-the-catalog-before", goes_on, prepare=only_back),
+    ),
 )

@@ -582,6 +582,20 @@ def test_compacted_files_of_the_designed_edition_are_a_set_with_new_names(opened
         assert len(rows(store)) == 200_001
 
 
+def test_compacted_files_that_no_catalog_names_go_when_the_directory_is_opened(opened):
+    """A crash came before they counted, or before they were removed."""
+    store = opened()
+    write(store, (1, b"a", b"1"))
+    [counts] = store.compact().files
+    store.close()
+    raw = Path(store.path, counts).read_bytes()
+    for name in ("cmpct_0007", "cmpct_0008.tmp"):
+        Path(store.path, name).write_bytes(raw)
+    with opened() as store:
+        assert {name for name in names(store) if name.startswith("cmpct_")} == {counts}
+        assert rows(store) == {(1, b"a"): b"1"}
+
+
 def test_sessions_behind_a_compaction_are_above_its_epoch(opened, edition):
     """Also when the epochs before it were empty, and the logs that it took in are gone."""
     store = opened(edition=edition)

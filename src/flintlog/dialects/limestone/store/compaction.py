@@ -27,7 +27,7 @@ from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.store.healing import publish_catalog
 from flintlog.dialects.limestone.store.sorted_file import sorted_file
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.disk import Buffer, Disk
+from flintlog.disk import Buffer, Disk, write_all
 
 COMPACTED_BYTES = 1 << 30  # of one file of the designed edition
 _TEMPORARY = "compaction_temp"
@@ -89,7 +89,6 @@ def _write_designed(found: Survey, state: State, epoch: int, file_bytes: int) ->
         name = lay.cmpct_name(number + len(names))
         _write_synced(found.disk, _path(found, name + lay.COMPACTED_SCRATCH), chunks)
         names.append(name)
-    found.disk.sync_directory(found.path)
     return names
 
 
@@ -128,7 +127,6 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
     disk.rename(main, back)
     disk.sync_directory(path)
     _write_synced(disk, main, [catalog.encode()])
-    disk.sync_directory(path)
     for name in names:
         disk.rename(_path(found, name + lay.COMPACTED_SCRATCH), _path(found, name))
     disk.sync_directory(path)
@@ -141,7 +139,7 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
 
 def _write_shipped(found: Survey, state: State) -> list[str]:
     directory = _path(found, _TEMPORARY)
-    found.disk.make_directory(directory)
+    found.disk.make_passing_directory(directory)
     scratch = posixpath.join(directory, lay.COMPACTED_FILE)
     _write_synced(found.disk, scratch, sorted_file(state, 0, zero_versions=True))
     found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
@@ -150,8 +148,12 @@ def _write_shipped(found: Survey, state: State) -> list[str]:
 
 
 def _switch_shipped(found: Survey, catalog: Catalog) -> None:
+    """The catalog before it is left as `.back`, as the original does; nothing of ours needs it, so it is not synced.
+    With either catalog the new compacted file gives the same state."""
     back = _path(found, lay.CATALOG_BACK)
-    found.disk.publish(back, [found.catalog.encode()], scratch=back + ".new")
+    with found.disk.create_scratch(back + ".new") as file:
+        write_all(file, [found.catalog.encode()])
+        found.disk.rename(file.path, back)
     publish_catalog(found.disk, found.path, catalog)
 
 

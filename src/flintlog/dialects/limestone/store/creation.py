@@ -47,15 +47,12 @@ def create(disk: Disk, path: str, manifest: Manifest) -> None:
 
 
 def restore_manifest(found: Survey) -> None:
-    """A change of the manifest that a crash ended: the one before it is the truth."""
+    """A change of the manifest that a crash ended: the one before it is the truth. The caller syncs the names."""
     main, back = posixpath.join(found.path, lay.MANIFEST_FILE), posixpath.join(found.path, lay.MANIFEST_BACK)
     if found.manifest_name == lay.MANIFEST_BACK:
         found.disk.rename(back, main)
     elif lay.MANIFEST_BACK in found.listing.manifests:
         found.disk.unlink(back)
-    else:
-        return
-    found.disk.sync_directory(found.path)
 
 
 def upgrade(found: Survey, instance: Instance) -> bool:
@@ -76,6 +73,5 @@ def upgrade(found: Survey, instance: Instance) -> bool:
         file.pwrite(manifest_of("designed", instance).encode(), 0)
         file.sync()
     disk.sync_directory(path)
-    disk.unlink(back)  # this commits
-    disk.sync_directory(path)
+    disk.unlink(back)  # this commits; the caller syncs the names
     return True

@@ -99,7 +99,6 @@ class Datastore:
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
         self.disk.sync_ancestors(self.path)
-        self.disk.sync_directory(self.path)
         self._heal(found, instance)
         order = numeric if self.edition == "designed" else by_bytes
         self.snapshot: Snapshot | None = None
@@ -160,7 +159,7 @@ class Datastore:
             for log in files.list_files(self.disk, self.path).logs:
                 if log.active and log.size:
                     healing.rotate(self.disk, self.path, log.name, self._milliseconds())
-        self.disk.sync_directory(self.path)
+            self.disk.sync_directory(self.path)  # before the old names mean other files
 
     def _milliseconds(self) -> int:
         return int(self._clock() * 1000)

@@ -52,7 +52,7 @@ class EpochFile:
         self._file, self._end, self._written = file, len(content), 0
 
     def rotate(self, milliseconds: int, epoch: int) -> str | None:
-        """Give the file another name and begin an empty one; None when it is empty."""
+        """Give the file another name and begin an empty one, whose name the caller syncs; None when it is empty."""
         if not self._end:
             return None
         name = lay.rotated_epoch_name(milliseconds, epoch)
@@ -60,7 +60,6 @@ class EpochFile:
         self._disk.sync_directory(self._directory)  # before the old name means another file
         self.close()
         self._file, self._end = self._disk.open(self._path, "create"), 0
-        self._disk.sync_directory(self._directory)
         return name
 
     def close(self) -> None:

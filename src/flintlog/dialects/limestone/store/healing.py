@@ -17,15 +17,14 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.survey import LogRead, Survey
-from flintlog.disk import Disk
-from flintlog.errors import DamageError
+from flintlog.disk import Disk, write_all
 
 _INVALIDATED = bytes([lay.INVALIDATED])
 _SORTING = "sorting/"  # scratch of the original, as large as the log; it removes it at every start, too
 
 
 def heal(found: Survey) -> None:
-    """Put logs, catalogs and compacted files in order; durable on return."""
+    """Put logs, catalogs and compacted files in order. Bytes are durable on return; the caller syncs the names."""
     if found.edition == "designed":
         _roll_back(found)
     else:
@@ -35,7 +34,6 @@ def heal(found: Survey) -> None:
             found.disk.unlink(_path(found, name))
     for read in found.logs:
         _heal_log(found, read)
-    found.disk.sync_directory(found.path)
 
 
 def epoch_end(found: Survey) -> int:
@@ -61,6 +59,7 @@ def _heal_log(found: Survey, read: LogRead) -> None:
         cut = torn.begin if torn is not None and ends else None
         if (
             found.edition == "designed"
+            and found.listing.epochs  # without them nobody knows what is durable: mark, but cut nothing
             and pending
             and (not len(counted) or int(counted.offset[-1]) < pending[0])
         ):
@@ -96,30 +95,13 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
 
 
 def _roll_back(found: Survey) -> None:
-    """Undo a switch of catalogs that did not come to its end: what the new one names goes, the old one holds."""
-    if lay.CATALOG_BACK not in found.listing.catalogs or found.catalog_name != lay.CATALOG_BACK:
-        return
-    disk = found.disk
-    main = _path(found, lay.CATALOG_FILE)
-    if disk.stat(main) is not None:
-        for name in _named_by(disk, main):
-            if name not in found.catalog.compacted:
-                for target in (name, name + lay.COMPACTED_SCRATCH):
-                    if disk.stat(_path(found, target)) is not None:
-                        disk.unlink(_path(found, target))
-                        found.listing.scratch.pop(target, None)
-        disk.sync_directory(found.path)
-        disk.unlink(main)
-        disk.sync_directory(found.path)
-    disk.rename(_path(found, lay.CATALOG_BACK), main)
-    disk.sync_directory(found.path)
-
-
-def _named_by(disk: Disk, path: str) -> list[str]:
-    try:
-        return sorted(lay.decode_catalog(disk.read(path, lay.CATALOG_SIZE_MAX)).compacted)
-    except DamageError:
-        return []
+    """Undo a switch of catalogs that did not come to its end. Compacted files that no catalog names go: a crash came
+    before they counted, or before they were removed."""
+    if found.catalog_name == lay.CATALOG_BACK:
+        found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
+    for name in found.listing.compacted:
+        if lay.CMPCT_NAME.fullmatch(name) and name not in found.catalog.compacted:
+            found.disk.unlink(_path(found, name))
 
 
 def _settle_compacted(found: Survey) -> None:
@@ -127,24 +109,24 @@ def _settle_compacted(found: Survey) -> None:
     disk = found.disk
     if found.base == (lay.COMPACTED_PREVIOUS,):
         disk.rename(_path(found, lay.COMPACTED_PREVIOUS), _path(found, lay.COMPACTED_FILE))
-        disk.sync_directory(found.path)
     catalog = found.catalog
     if found.base and not catalog.compacted:
         catalog = replace(catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
     if catalog == found.catalog and found.catalog_name == lay.CATALOG_BACK:
         disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
-        disk.sync_directory(found.path)
     elif catalog != found.catalog or found.catalog_name != lay.CATALOG_FILE:
         publish_catalog(disk, found.path, catalog)
     if found.listing.previous is not None and found.base != (lay.COMPACTED_PREVIOUS,):
         disk.unlink(_path(found, lay.COMPACTED_PREVIOUS))
-        disk.sync_directory(found.path)
 
 
 def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:
-    """Put a catalog in the place of the old one."""
+    """Put a catalog in the place of the old one; the caller syncs the name."""
     target = posixpath.join(path, lay.CATALOG_FILE)
-    disk.publish(target, [catalog.encode()], scratch=target + ".new")
+    with disk.create_scratch(target + ".new") as file:
+        write_all(file, [catalog.encode()])
+        file.sync()
+        disk.rename(file.path, target)
 
 
 def _path(found: Survey, name: str) -> str:

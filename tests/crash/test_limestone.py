@@ -1,0 +1,69 @@
+"""The promises of `docs/guarantees.md` for limestone, at every call, under every fault, without any one sync."""
+
+from __future__ import annotations
+
+import pytest
+from tests.crash import limestone_store, limestone_upkeep, promises
+
+from flintlog.dialects.limestone.store import (
+    Datastore,
+    blobs,
+    channel,
+    compaction,
+    creation,
+    datastore,
+    epoch_file,
+    healing,
+    snapshot,
+)
+from flintlog.disk import disk
+from flintlog.testing import kill_rounds, nothing_lost_nothing_invented
+
+SUITES = (
+    limestone_store.SUITE,
+    limestone_upkeep.COMPACT,
+    limestone_upkeep.REPAIR,
+    limestone_upkeep.CONVERT,
+)
+IMAGES_MIN = 5_000
+
+
+@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
+def test_no_crash_image_breaks_a_promise(suite, scenario, record_property):
+    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property)
+
+
+def test_the_suite_is_as_large_as_promised():
+    assert promises.count_images(SUITES) >= IMAGES_MIN
+
+
+@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
+def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property):
+    promises.assert_no_fault_loses_anything(suite, scenario, record_property)
+
+
+def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
+    modules = (disk, blobs, channel, compaction, creation, datastore, epoch_file, healing, snapshot)
+    promises.assert_every_sync_is_needed(SUITES, modules, record_property)
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_a_process_killed_under_load_loses_nothing_acknowledged(edition, tmp_path, record_property):
+    root = tmp_path / "log"
+
+    def recover() -> list[str]:
+        with Datastore(root) as store:
+            assert store.snapshot is not None
+            return [entry.key.decode() for entry in store.snapshot.scan()]
+
+    report = kill_rounds(
+        "tests.crash.limestone_load",
+        [str(root), edition],
+        recover=recover,
+        check=nothing_lost_nothing_invented,
+        rounds=10,
+        seed=7,
+    )
+    record_property("kill", [report.rounds, report.acknowledged])
+    assert not report.violations, report.violations
+    assert report.acknowledged > 100
