@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
@@ -73,8 +74,8 @@ def opened(disk: Disk, **options: Any) -> Datastore:
 class Driver:
     """An application that notes what it does: sessions are acknowledged when their epoch is durable."""
 
-    def __init__(self, disk: Disk, history: History[Item], **options: Any) -> None:
-        self.store = opened(disk, **options)
+    def __init__(self, disk: Disk, history: History[Item], *, snapshot: bool = False, **options: Any) -> None:
+        self.store = opened(disk, snapshot=snapshot, **options)
         self._history = history
         self._waiting: list[Written] = []
         self.channels = [self.store.channel(), self.store.channel()]
@@ -115,13 +116,20 @@ class Driver:
             self._history.acknowledge(item)
 
 
+def rows_of(disk: Disk, root: str = ROOT) -> list[dict[str, Any]]:
+    return [row for batch in DIALECT.state(disk, root, None) for row in batch.to_pylist()]
+
+
 class LogOracle:
     def recover(self, disk: Disk) -> State:
-        with opened(disk) as store:
-            assert store.snapshot is not None
+        with opened(disk, snapshot=False) as store:
             return frozenset(
-                (entry.storage, entry.key, entry.value or b"".join(map(store.blobs.read, entry.blobs)))
-                for entry in store.snapshot.scan()
+                (
+                    int(row["storage_id"]),
+                    row["key"],
+                    row["value"] or b"".join(store.blobs.read(int(number)) for number in row["blob_ids"]),
+                )
+                for row in rows_of(disk)
             )
 
     def check(self, observed: State, issued: Sequence[Item], acknowledged: Sequence[Item]) -> str | None:
@@ -136,7 +144,7 @@ class LogOracle:
         return None if observed in allowed else f"{sorted(observed)} is none of {allowed}"
 
     def extend(self, disk: Disk, observed: State) -> State:
-        with opened(disk) as store:
+        with opened(disk, snapshot=False) as store:
             with store.channel().session() as session:
                 session.put(9, b"one", b"more")
             store.switch_epoch()
@@ -145,7 +153,7 @@ class LogOracle:
 
 def life(disk: Disk, history: History[Item], **options: Any) -> None:
     """A new directory, two channels whose sessions overlap, epochs that wait for each other."""
-    with Driver(disk, history, **options) as app:
+    with Driver(disk, history, snapshot=True, **options) as app:
         app.write(0, (1, b"a", b"1"), (1, b"b", b"2"))
         with app.session(1, (2, b"c", b"3")):
             app.switch()

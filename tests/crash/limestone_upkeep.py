@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.crash.limestone_store import NOW, ROOT, opened
+from tests.crash.limestone_store import NOW, ROOT, opened, rows_of
 
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -58,9 +58,8 @@ def convert(disk: Disk, history: History[Any]) -> None:
 
 
 def keys_of(disk: Disk, root: str = ROOT) -> tuple[bytes, ...]:
-    with Datastore(root, disk=disk, instance=lambda: INSTANCE) as store:
-        assert store.snapshot is not None
-        return tuple(entry.key for entry in store.snapshot.scan())
+    with Datastore(root, snapshot=False, disk=disk, instance=lambda: INSTANCE):
+        return tuple(row["key"] for row in rows_of(disk, root))
 
 
 def is_kept(disk: Disk) -> bool:
