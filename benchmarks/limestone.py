@@ -64,7 +64,7 @@ def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool
     if wanted("limestone/write"):
         table.rows += write(directory, sizes)
     for count in sizes.sorted_:
-        for keys in (count, FEW_KEYS):
+        for keys in (count, min(FEW_KEYS, count // 10)):
             if wanted(f"limestone/sort/{count}/{keys}"):
                 table.rows += sort(table, directory, sizes, count, keys)
     table.notes += NOTES

@@ -55,6 +55,16 @@ ROWS = [
     "resident memory, opened",
     f"resident memory, {QUICK_MPY6A.handed_out} handed out",
     f"open, {QUICK_MPY6A.stored[1]:,} stored",
+    "write, put_many, 1 channel",
+    "write, put, 1 channel",
+    "write, put_many, 2 channels",
+    "write, put, 2 channels",
+    *(
+        f"{job}, 50,000 entries, {keys}{against}"
+        for keys in ("all keys distinct", "5,000 keys")
+        for job in ("open", "compact")
+        for against in ("", ", against the original")
+    ),
 ]
 
 
