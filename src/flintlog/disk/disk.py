@@ -89,6 +89,11 @@ class File:
             return memoryview(self.pread(size, 0))
         return self._call("map", self._kernel.map, self._handle, size)
 
+    def window(self, start: int, end: int) -> memoryview:
+        """The bytes between two offsets as one read-only buffer, mapped: whoever has little room for addresses
+        reads a large file so."""
+        return self._call("map", self._kernel.map_range, self._handle, start, min(end, self.size()))
+
     def lock(self) -> bool:
         """Take the advisory lock of this file for as long as it is open; False when another has it."""
         return self._call("lock", self._kernel.lock, self._handle)
