@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,27 @@ class Source:
 
     buffer: memoryview
     start: int
+
+
+class Sources:
+    """The files that entries stand in, each whole in a buffer."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self.starts = np.array([source.start for source in sources], np.uint64)
+
+    def __getitem__(self, which: int) -> Source:
+        return self._sources[which]
+
+    def of(self, address: Words) -> NDArray[np.int32]:
+        """Which source each address belongs to."""
+        return (np.searchsorted(self.starts, address, "right") - 1).astype(np.int32)
+
+    def chunks(self, begin: Words, end: Words) -> Iterator[tuple[Ints, memoryview, int]]:
+        """Buffers that hold the bytes between addresses: the places of those in it, the buffer, its first address."""
+        owner = self.of(begin)
+        for which in np.unique(owner).tolist():
+            yield np.flatnonzero(owner == which), self._sources[which].buffer, self._sources[which].start
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,18 +391,14 @@ class Merge:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sources,
         workers: int | None = None,
         order: Callable[[int], int] = numeric,
+        groups: Groups | None = None,
     ) -> None:
         self.sources = sources
-        self.groups = Groups(order)
+        self.groups = groups or Groups(order)
         self.workers = workers or min(WORKERS_MAX, os.cpu_count() or 1)
-        self._starts = np.array([source.start for source in sources], np.uint64)
-
-    def source_of(self, address: Words) -> NDArray[np.int32]:
-        """Which source each address belongs to."""
-        return (np.searchsorted(self._starts, address, "right") - 1).astype(np.int32)
 
     def winners(self, part: Candidates, ranks: NDArray[np.uint32], depths: Ints) -> Candidates:
         """The newest candidate of each key, in key order."""
@@ -436,24 +453,25 @@ class Merge:
     def _windows(self, part: Candidates, depth: Ints) -> Words:
         """The windows of keys from a depth on, read from their files."""
         found = np.empty(len(part), np.uint64)
-        owner = self.source_of(part.address)
-        for which in np.unique(owner):
-            mine = np.flatnonzero(owner == which)
-            source = self.sources[which]
-            begin = (part.address[mine] - np.uint64(source.start)).astype(np.int64) + part.key[mine]
+        key = part.address + part.key
+        end = key + part.key_length
+        key += depth.astype(np.uint64)
+        for mine, buffer, start in self.sources.chunks(key, np.minimum(end, key + np.uint64(_WINDOW))):
+            begin = (key[mine] - np.uint64(start)).astype(np.int64)
             out = np.empty(len(mine), np.uint64)
-            _fill.run(32 * len(mine), source.buffer, begin + depth[mine], begin + part.key_length[mine], out)
+            _fill.run(32 * len(mine), buffer, begin, (end[mine] - np.uint64(start)).astype(np.int64), out)
             found[mine] = out
         return found
 
     def _compare_whole(self, part: Candidates, places: Ints, first: Flags, again: Ints, depth: Ints) -> None:
         """Sort the few keys that are long and equal for long."""
-        owner = self.source_of(part.address)
+        key = part.address + part.key
+        begin, end = key + depth.astype(np.uint64), key + part.key_length
 
         def rest(place: int) -> memoryview:
-            source = self.sources[int(owner[place])]
-            begin = int(part.address[place]) - source.start + int(part.key[place])
-            return source.buffer[begin + int(depth[place]) : begin + int(part.key_length[place])]
+            found = self.sources.chunks(begin[place : place + 1], end[place : place + 1])
+            _, buffer, start = next(found)
+            return buffer[int(begin[place]) - start : int(end[place]) - start]
 
         def compare(one: int, other: int) -> int:
             return _compare(rest(one), rest(other))

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Candidates, Merge, Source, candidates, numeric
+from flintlog.dialects.limestone.merge import (
+    BASE,
+    REMOVE,
+    Candidates,
+    Groups,
+    Merge,
+    Source,
+    Sources,
+    candidates,
+    numeric,
+)
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
@@ -25,8 +35,8 @@ from flintlog.errors import RefusedError, UsageError
 
 T = TypeVar("T")
 
-_OF_KEYS = np.zeros(256, bool)
-_OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
+OF_KEYS = np.zeros(256, bool)  # the types of entries that have a key
+OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +90,8 @@ class State:
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
-        self._merge = Merge(_sources(self.views), workers, order)
-        self._cleared: dict[int, Version] = {}
-        self._emptied: set[int] = set()  # storages whose entries in the base are gone
+        self._merge = Merge(Sources(_sources(self.views)), workers, order)
+        self._cleared = Cleared()
 
     def __iter__(self) -> Iterator[Live]:
         return self.mapped(lambda live: live)
@@ -93,10 +102,9 @@ class State:
         return passes.mapped(lambda winners: function(self._live(winners)))
 
     def _live(self, winners: Candidates) -> Live:
-        live = winners[self._is_live(winners)]
-        file = self._merge.source_of(live.address)
-        starts = np.array([source.start for source in self._merge.sources], np.uint64)
-        offset = (live.address - starts[file]).astype(np.int64)
+        live = winners[self._cleared.is_live(winners, self._merge.groups)]
+        file = self._merge.sources.of(live.address)
+        offset = (live.address - self._merge.sources.starts[file]).astype(np.int64)
         return Live(file, offset, self._merge.groups.storage_of(live.group), live.major, live.minor)
 
     def _streams(self) -> list[Iterator[Candidates]]:
@@ -108,26 +116,12 @@ class State:
         seen = 0
         for entries in scan.read_entries(source.buffer, reading.snippets, chunk=self._chunk):
             seen += len(entries)
-            of_keys = _OF_KEYS[entries.type]
+            of_keys = OF_KEYS[entries.type]
             if not of_keys.all():
-                self._note_cleared(entries[~of_keys], reading.snippets)
+                self._cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
                 entries = entries[of_keys]
             if len(entries):
-                flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
-                if reading.base:
-                    flags |= np.uint8(BASE)
-                yield candidates(
-                    self._merge.groups,
-                    source,
-                    entries.storage,
-                    entries.offset,
-                    entries.key,
-                    entries.key_length,
-                    entries.prefix,
-                    entries.major,
-                    entries.minor,
-                    flags,
-                )
+                yield candidates_of(self._merge.groups, source, entries, base=reading.base)
         if seen != int(reading.snippets.entries.sum()):
             raise RefusedError(
                 "this file was changed while it was read",
@@ -135,22 +129,31 @@ class State:
                 advice="Read the directory again",
             )
 
-    def _note_cleared(self, entries: Entries, snippets: Snippets) -> None:
-        for at in np.flatnonzero(entries.type != lay.ADD_STORAGE).tolist():
+
+class Cleared:
+    """The storages that were cleared or removed, and with which version."""
+
+    def __init__(self) -> None:
+        self._versions: dict[int, Version] = {}
+        self._emptied: set[int] = set()  # storages whose entries in the base are gone
+
+    def note(self, entries: Entries, snippets: Snippets, low: int) -> None:
+        """Take in the operations on storages among some entries; `low` is the epoch that the base reaches to."""
+        for at in np.flatnonzero(~OF_KEYS[entries.type] & (entries.type != lay.ADD_STORAGE)).tolist():
             storage = int(entries.storage[at])
             version = (int(entries.major[at]), int(entries.minor[at]))
-            self._cleared[storage] = max(self._cleared.get(storage, (0, 0)), version)
-            if int(snippets.epoch[entries.snippet[at]]) > self._survey.low:
+            self._versions[storage] = max(self._versions.get(storage, (0, 0)), version)
+            if int(snippets.epoch[entries.snippet[at]]) > low:
                 self._emptied.add(storage)
 
-    def _is_live(self, winners: Candidates) -> NDArray[np.bool_]:
+    def is_live(self, winners: Candidates, groups: Groups) -> NDArray[np.bool_]:
         """Not removed, not cleared. An entry with the very version of a clearing stays."""
         live: NDArray[np.bool_] = (winners.flags & REMOVE) == 0
-        if not self._cleared:
+        if not self._versions:
             return live
-        storage = self._merge.groups.storage_of(winners.group)
+        storage = groups.storage_of(winners.group)
         base = (winners.flags & BASE) != 0
-        for number, (major, minor) in self._cleared.items():
+        for number, (major, minor) in self._versions.items():
             mine = storage == np.uint64(number)
             older = (winners.major < np.uint64(major)) | (
                 (winners.major == np.uint64(major)) & (winners.minor < np.uint64(minor))
@@ -159,6 +162,25 @@ class State:
             if number in self._emptied:
                 live &= ~(mine & base)
         return live
+
+
+def candidates_of(groups: Groups, source: Source, entries: Entries, *, base: bool) -> Candidates:
+    """Entries of keys, read from one source, as candidates."""
+    flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
+    if base:
+        flags |= np.uint8(BASE)
+    return candidates(
+        groups,
+        source,
+        entries.storage,
+        entries.offset,
+        entries.key,
+        entries.key_length,
+        entries.prefix,
+        entries.major,
+        entries.minor,
+        flags,
+    )
 
 
 def readings(survey: Survey, epoch: int) -> Iterator[Reading]:
