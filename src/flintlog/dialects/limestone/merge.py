@@ -161,6 +161,19 @@ class Groups:
         self.storages: list[int] = []
         self.beginnings: list[bytes] = []
 
+    @classmethod
+    def of(cls, storages: Sequence[int], beginnings: Sequence[bytes], order: Callable[[int], int]) -> Groups:
+        """Groups that are known already."""
+        groups = cls(order)
+        groups.storages, groups.beginnings = list(storages), list(beginnings)
+        groups._slots = {storage: slot for slot, storage in enumerate(storages)}
+        return groups
+
+    @staticmethod
+    def usual(slot: int) -> int:
+        """The group of the keys that begin like most of their storage."""
+        return _CLASSES * slot + 1
+
     def slots(self, buffer: memoryview, storage: Words, key: Ints, length: Ints) -> NDArray[np.uint32]:
         """The slot of each entry's storage; a storage that was not seen before gets one."""
         if not len(storage):

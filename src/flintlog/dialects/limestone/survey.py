@@ -139,7 +139,9 @@ class VanishedError(RefusedError):
     """A file went away while a live directory was looked at."""
 
 
-Walker = Callable[[Survey, Sequence[str]], Iterator[Walk]]  # how the files are walked, in the order of the names
+Walker = Callable[
+    [Survey, Sequence[str]], Iterator[Walk]
+]  # how the files are walked, in the order of the names
 
 
 def survey(

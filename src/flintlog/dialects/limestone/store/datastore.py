@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.dialects.limestone import files
+from flintlog.core.workers import Workers
+from flintlog.dialects.limestone import files, spread
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Catalog, Edition, Version
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.spread import Looking, Spread
 from flintlog.dialects.limestone.store import blobs, compaction, creation, healing
 from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
@@ -34,7 +37,8 @@ class Datastore:
 
     Entries are durable with their epoch: when every session of it has ended and a later epoch was begun.
 
-    `keep_superseded` leaves logs that a compaction took in where they are, as the original does.
+    `keep_superseded` leaves logs that a compaction took in where they are, as the original does. `workers` walk the
+    logs of a large directory and write its compacted files; without them this process does.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Datastore:
         compacted_bytes: int = COMPACTED_BYTES,
         flush_bytes: int = FLUSH_BYTES,
         keep_superseded: bool = False,
+        workers: Workers | None = None,
         disk: Disk | None = None,
     ) -> None:
         self.disk = disk or Disk()
@@ -59,6 +64,7 @@ class Datastore:
         self._memory_bytes = memory_bytes
         self._compacted_bytes = compacted_bytes
         self._keep_superseded = keep_superseded
+        self._workers = workers
         self.flush_bytes = flush_bytes
         self._on_durable = on_durable
         self._closed = False
@@ -86,7 +92,7 @@ class Datastore:
         if blank:
             creation.create(self.disk, self.path, creation.manifest_of(edition or "designed", instance))
         self._lock_manifest()
-        found = survey(self.disk, self.path)
+        found = self._survey()
         found.refuse_damage()
         if edition is not None and found.edition != edition:
             raise RefusedError(
@@ -103,9 +109,13 @@ class Datastore:
         order = numeric if self.edition == "designed" else by_bytes
         self.snapshot: Snapshot | None = None
         if snapshot:
-            fresh = survey(self.disk, self.path)
+            fresh = self._survey()
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
             self.snapshot = write_snapshot(self.disk, self.path, state, order)
+
+    def _survey(self) -> Survey:
+        walker = None if self._workers is None else spread.walker(self._workers)
+        return survey(self.disk, self.path, walker=walker)
 
     def _lock_manifest(self) -> None:
         """The original locks the manifest; whoever of us is here has the directory already."""
@@ -304,13 +314,22 @@ class Datastore:
             self.failstop.check()
             epoch = self._durable
             self._rotate()
-            found = survey(self.disk, self.path)
+            looking = None if self._workers is None else Looking(self._workers, self.disk, self.path)
+            found = self._survey() if looking is None else looking.survey
             found.refuse_damage()
             if not compaction.is_due(found, epoch):
                 return None
+            write = None
+            if looking is not None and self._workers is not None:
+                order = compaction.order_of(self.edition)
+                write = partial(spread.write_files, Spread(self._workers, looking, epoch, order=order))
             with self.guard():
                 done = compaction.compact(
-                    found, epoch, file_bytes=self._compacted_bytes, memory_bytes=self._memory_bytes
+                    found,
+                    epoch,
+                    file_bytes=self._compacted_bytes,
+                    memory_bytes=self._memory_bytes,
+                    write=write,
                 )
                 self._superseded += done.superseded
                 self._collect()

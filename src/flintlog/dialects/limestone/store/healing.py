@@ -20,7 +20,7 @@ from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Disk, write_all
 
 _INVALIDATED = bytes([lay.INVALIDATED])
-_SORTING = "sorting/"  # scratch of the original, as large as the log; it removes it at every start, too
+_SCRATCH = ("sorting/", "compaction_temp/")  # of the original and of ours, as large as the log
 
 
 def heal(found: Survey) -> None:
@@ -30,7 +30,7 @@ def heal(found: Survey) -> None:
     else:
         _settle_compacted(found)
     for name in found.listing.scratch:
-        if "/" not in name or name.startswith(_SORTING):
+        if "/" not in name or name.startswith(_SCRATCH):
             found.disk.unlink(_path(found, name))
     for read in found.logs:
         _heal_log(found, read)
