@@ -41,8 +41,8 @@ def merged(files: list[list[Entry]], bases: int = 0, order=numeric, memory=1 << 
             flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
             flags |= np.uint8(BASE if which < bases else 0)
             yield merge.candidates(
-                machine.groups, source, entries.storage, entries.offset, entries.key, entries.key_length,
-                entries.prefix, entries.major, entries.minor, flags,
+                machine.groups, source, entries.storage, entries.offset, entries.length, entries.key,
+                entries.key_length, entries.prefix, entries.major, entries.minor, flags,
             )  # fmt: skip
 
     run = Passes(machine, lambda: [stream(which) for which in range(len(sources))], memory)

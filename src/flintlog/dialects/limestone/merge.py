@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 WORKERS_MAX = 8
+LENGTH_MAX = 2**32 - 1
 
 REMOVE = 1  # the entry takes its key away
 BASE = 2  # it loses against every entry without this flag
@@ -81,6 +82,7 @@ class Candidates:
     major: Words
     minor: Words
     address: Words
+    length: NDArray[np.uint32]  # of the record; LENGTH_MAX: at least so long
     key: NDArray[np.uint8]  # where the key begins, from the address on
     flags: NDArray[np.uint8]
 
@@ -105,6 +107,7 @@ _TYPES: dict[str, Any] = {
     "major": np.uint64,
     "minor": np.uint64,
     "address": np.uint64,
+    "length": np.uint32,
     "key": np.uint8,
     "flags": np.uint8,
 }
@@ -289,6 +292,7 @@ def candidates(
     source: Source,
     storage: Words,
     offset: Ints,
+    length: Ints,
     key: Ints,
     key_length: Ints,
     prefix: Words,
@@ -314,6 +318,7 @@ def candidates(
         major,
         minor,
         offset.astype(np.uint64) + np.uint64(source.start),
+        np.minimum(length, LENGTH_MAX).astype(np.uint32),
         (key - offset).astype(np.uint8),
         flags,
     )

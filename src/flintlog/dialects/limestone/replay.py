@@ -19,6 +19,7 @@ from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
 from flintlog.dialects.limestone.merge import (
     BASE,
+    LENGTH_MAX,
     REMOVE,
     Candidates,
     Groups,
@@ -48,6 +49,8 @@ class Live:
     storage: Words
     major: Words
     minor: Words
+    key_length: Ints
+    length: Ints  # of the whole record
 
     def __len__(self) -> int:
         return len(self.file)
@@ -105,7 +108,15 @@ class State:
         live = winners[self._cleared.is_live(winners, self._merge.groups)]
         file = self._merge.sources.of(live.address)
         offset = (live.address - self._merge.sources.starts[file]).astype(np.int64)
-        return Live(file, offset, self._merge.groups.storage_of(live.group), live.major, live.minor)
+        return Live(
+            file,
+            offset,
+            self._merge.groups.storage_of(live.group),
+            live.major,
+            live.minor,
+            live.key_length.astype(np.int64),
+            lengths_of(self._merge.sources, live),
+        )
 
     def _streams(self) -> list[Iterator[Candidates]]:
         return [self._stream(which) for which in range(len(self._readings))]
@@ -164,6 +175,21 @@ class Cleared:
         return live
 
 
+def lengths_of(sources: Sources, part: Candidates) -> Ints:
+    """How long the records of candidates are; very long ones are looked at again."""
+    length = part.length.astype(np.int64)
+    for at in np.flatnonzero(part.length == np.uint32(LENGTH_MAX)).tolist():
+        begin = part.address[at : at + 1]
+        size, needed = 0, lay.PUT_HEADER.size
+        while size < needed:  # the head tells where the number of blobs stands, and that the end
+            size = needed
+            _, buffer, start = next(sources.chunks(begin, begin + np.uint64(size)))
+            offset = int(begin[0]) - start
+            needed = lay.record_size(buffer[: offset + size], offset) or size
+        length[at] = size
+    return length
+
+
 def candidates_of(groups: Groups, source: Source, entries: Entries, *, base: bool) -> Candidates:
     """Entries of keys, read from one source, as candidates."""
     flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
@@ -174,6 +200,7 @@ def candidates_of(groups: Groups, source: Source, entries: Entries, *, base: boo
         source,
         entries.storage,
         entries.offset,
+        entries.length,
         entries.key,
         entries.key_length,
         entries.prefix,

@@ -41,10 +41,10 @@ from flintlog.dialects.limestone.merge import (
     numeric,
 )
 from flintlog.dialects.limestone.passes import pivots_of, sort_in
-from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, Live, candidates_of
+from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, Live, candidates_of, lengths_of
 from flintlog.dialects.limestone.scan import Around, Entries, Snippets, Stop, Walk
 from flintlog.dialects.limestone.survey import Survey, Walker, counted, survey
-from flintlog.disk import Disk, File
+from flintlog.disk import COPY_BYTES_MAX, Disk, File
 from flintlog.errors import DiskError, RefusedError
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 64 << 20
 BUCKET_ENTRIES = 1 << 20
-OUTPUT_BYTES = 32 << 20  # that a task holds at a time before it writes them
+OUTPUT_BYTES = 96 << 20  # that a task holds at a time before it writes them
 
+_WINDOWS_MAX = 1 << 15
 _SLACK = 1 << 16  # behind a window, for the record that crosses its end
 _SAMPLES = 256  # of each window
 _BEGINNING_MAX = 64  # bytes of keys that can be left out of their windows
@@ -79,8 +80,10 @@ class Place:
         return self.disk.open(posixpath.join(self.path, self.name))
 
     def window(self, file: File, start: int, end: int) -> memoryview:
-        """Some bytes. Those of an active log may be cut meanwhile, so that they are copied."""
-        return memoryview(file.pread(end - start, start)) if self.active else file.window(start, end)
+        """Some bytes. An active log may be cut meanwhile, so that they are copied while it is small."""
+        if self.active and file.size() <= COPY_BYTES_MAX:
+            return memoryview(file.pread(end - start, start))
+        return file.window(start, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,24 +299,27 @@ class Windows(Sources):
 
     def __init__(self, files: Sequence[Place], sizes: Sequence[int], window_bytes: int) -> None:
         self._files = files
-        self._window_bytes = window_bytes
         starts = np.zeros(len(sizes), np.uint64)
         starts[1:] = np.cumsum(np.array(sizes, np.uint64))[:-1]
         self.starts = starts
+        window_bytes = max(window_bytes, -(-sum(sizes) // _WINDOWS_MAX))
+        edges = [
+            np.arange(start, start + size, window_bytes).astype(np.uint64)
+            for start, size in zip(starts.tolist(), sizes, strict=True)
+        ]
+        self._edges = np.concatenate([np.empty(0, np.uint64), *edges])
 
     def __getitem__(self, which: int) -> Source:
         raise NotImplementedError("a file is not mapped whole here")
 
     def chunks(self, begin: Words, end: Words) -> Iterator[tuple[Ints, memoryview, int]]:
-        owner = self.of(begin)
-        within = begin - self.starts[owner]
-        number = (within // np.uint64(self._window_bytes)).astype(np.int64)
-        order = np.lexsort((number, owner))
-        edges = np.flatnonzero((np.diff(owner[order]) != 0) | (np.diff(number[order]) != 0)) + 1
-        for mine in np.split(order, edges):
+        # Windows are counted over all files; few of them, so that sorting by them takes one pass.
+        number = np.searchsorted(self._edges, begin, "right").astype(np.uint16)
+        order = np.argsort(number, kind="stable")
+        for mine in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
             if not len(mine):
                 continue
-            which = int(owner[mine[0]])
+            which = int(self.of(begin[mine[:1]])[0])
             start = int(self.starts[which])
             low, high = int(begin[mine].min()) - start, int(end[mine].max()) - start
             with self._files[which].open() as file:
@@ -410,7 +416,8 @@ def _groups(pieces: Sequence[Piece]) -> tuple[list[int], list[bytes], Candidates
     zeros = np.zeros(len(keys), np.uint64)
     small = np.zeros(len(keys), np.uint8)
     lengths = length.astype(np.uint32)
-    return storages, beginnings, Candidates(group, window, lengths, zeros, zeros, zeros, small, small)
+    sample = Candidates(group, window, lengths, zeros, zeros, zeros, lengths, small, small)
+    return storages, beginnings, sample
 
 
 def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[Place]) -> Cleared:
@@ -496,29 +503,11 @@ def _reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
     winners = merge.winners(part, groups.ranks(), groups.depths())
     del part
     live = winners[job.cleared.is_live(winners, groups)]
-    length = _lengths(sources, live.address)
+    length = lengths_of(sources, live)
     yield pickle.dumps(
         Records(live.address, length, live.key_length, groups.storage_of(live.group), live.major, live.minor),
         protocol=5,
     )
-
-
-def _lengths(sources: Sources, address: Words) -> Ints:
-    """How long the records at these addresses are, from their heads."""
-    found = np.empty(len(address), np.int64)
-    head = np.uint64(lay.PUT_HEADER.size)
-    for mine, buffer, start in sources.chunks(address, address + head):
-        offset = (address[mine] - np.uint64(start)).astype(np.int64)
-        found[mine] = tables.lengths_of(buffer, offset)
-    blobs = np.flatnonzero(found < 0)
-    if len(blobs):  # the number of blobs stands behind the value
-        at = address[blobs] + (-found[blobs]).astype(np.uint64)
-        for mine, buffer, start in sources.chunks(at, at + np.uint64(lay.BLOB_COUNT.size)):
-            for which in mine.tolist():
-                place = int(at[which]) - start
-                count = lay.BLOB_COUNT.unpack_from(buffer, place)[0]
-                found[blobs[which]] = -found[blobs[which]] + lay.BLOB_COUNT.size + lay.BLOB_SIZE * count
-    return found
 
 
 def records_of(pieces: Iterator[bytes]) -> Records:
@@ -556,7 +545,9 @@ def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBa
     sources = job.sources()
     for some in (records[piece] for piece in slices(records.length)):
         data, starts = copied(sources, some)
-        live = Live(np.zeros(len(some), np.int32), starts[:-1], some.storage, some.major, some.minor)
+        file = np.zeros(len(some), np.int32)
+        keys = some.key_length.astype(np.int64)
+        live = Live(file, starts[:-1], some.storage, some.major, some.minor, keys, some.length)
         yield from tables.state_batches([memoryview(data)], [job.files[0].name], live)
 
 

@@ -242,21 +242,6 @@ def fields_of(views: Sequence[memoryview], live: Live) -> Fields:
     return Fields(live.offset + lay.PUT_HEADER.size, *columns)
 
 
-@kernel
-def _read_lengths(buffer: Any, offset: Any, out: Any) -> None:
-    for index in range(len(offset)):
-        at = offset[index]
-        length = 33 + le32(buffer, at + 1) + le32(buffer, at + 5)
-        out[index] = -length if int(buffer[at]) == 10 else length
-
-
-def lengths_of(buffer: memoryview, offset: Ints) -> Ints:
-    """The lengths of put records from their heads; below zero, up to the number of blobs, where they have some."""
-    found = np.empty(len(offset), np.int64)
-    _read_lengths.run(16 * len(offset), buffer, offset, found)
-    return found
-
-
 def zero_versions(data: bytearray, start: Ints, key_length: Ints) -> None:
     """Put zeros in the place of the write versions of put records."""
     at = start + lay.PUT_HEADER.size + key_length

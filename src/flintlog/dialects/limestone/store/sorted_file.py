@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from flintlog.columns.gather import Ints, gather
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live, State
-from flintlog.dialects.limestone.tables import fields_of, pieces, zero_versions
+from flintlog.dialects.limestone.tables import pieces, zero_versions
 
 
 def sorted_file(state: State, epoch: int, *, zero_versions: bool = False) -> Iterator[bytes | bytearray]:
@@ -29,10 +29,8 @@ def sorted_records(state: State, *, zero_versions: bool = False) -> Iterator[tup
 
 
 def _records(state: State, live: Live, zero: bool) -> Iterator[tuple[bytearray, Ints]]:
-    fields = fields_of(state.views, live)
-    length = fields.end - live.offset
-    for piece in pieces(length, state.names[0] if state.names else ""):
-        data, starts = gather(state.views, live.file[piece], live.offset[piece], length[piece])
+    for piece in pieces(live.length, state.names[0] if state.names else ""):
+        data, starts = gather(state.views, live.file[piece], live.offset[piece], live.length[piece])
         if zero:
-            zero_versions(data, starts[:-1], fields.key_length[piece])
+            zero_versions(data, starts[:-1], live.key_length[piece])
         yield data, starts
