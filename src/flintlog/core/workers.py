@@ -14,7 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -88,18 +88,3 @@ class _Held:
 
     def __exit__(self, *exc: object) -> None:
         self._buckets = {}
-
-
-def pack(**columns: Any) -> bytes:
-    """Some columns as bytes that `unpack` reads back."""
-    import pickle
-
-    return pickle.dumps(columns, protocol=5)
-
-
-def unpack(data: bytes) -> dict[str, Any]:
-    """The columns that `pack` took."""
-    import pickle
-
-    found: dict[str, Any] = pickle.loads(data)
-    return found

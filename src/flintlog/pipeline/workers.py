@@ -68,7 +68,7 @@ class SparkWorkers:
         # The rows of errors go to the first bucket.
         spread = made.selectExpr("number", "data", "cast(greatest(number, 0) as int) as bucket")
         sorted_in = spread.repartitionById(buckets, "bucket").select("number", "data")
-        kept = sorted_in.mapInArrow(_reducing(reduce), _COLUMNS).persist(StorageLevel.DISK_ONLY)
+        kept = sorted_in.mapInArrow(_reducing(reduce), _COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
         return SparkExchange(self, kept)
 
     def frame(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import pickle
 import posixpath
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import copy_ranges, offsets_of
+from flintlog.columns.packing import pack, unpack
 from flintlog.core.workers import Exchange, Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
@@ -56,6 +56,7 @@ OUTPUT_BYTES = 96 << 20  # that a task holds at a time before it writes them
 
 _WINDOWS_MAX = 1 << 15
 _SLACK = 1 << 16  # behind a window, for the record that crosses its end
+_CELL_ROWS = 1 << 15
 _SAMPLES = 256  # of each window
 _BEGINNING_MAX = 64  # bytes of keys that can be left out of their windows
 _SAMPLE_BYTES = _BEGINNING_MAX + 8
@@ -473,7 +474,8 @@ def _produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
             winners = merge.winners(mine, ranks, depths)
             deduplicate = len(winners) <= _SHARE_MAX * len(mine)
             mine = winners
-        yield bucket, pickle.dumps(mine, protocol=5)
+        for cell in _cells(mine):
+            yield bucket, cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,27 +495,36 @@ class Records:
     def __getitem__(self, which: Any) -> Records:
         return Records(*(getattr(self, name)[which] for name in Records.__dataclass_fields__))
 
+    @staticmethod
+    def join(parts: Sequence[Records]) -> Records:
+        names = Records.__dataclass_fields__
+        return Records(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
 
 def _reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The live records of a bucket."""
     groups = job.groups()
     sources = job.sources()
-    part = Candidates.join([pickle.loads(piece) for piece in pieces])
+    part = Candidates.join([Candidates(**unpack(piece)) for piece in pieces])
     merge = Merge(sources, 1, groups=groups)
     winners = merge.winners(part, groups.ranks(), groups.depths())
     del part
     live = winners[job.cleared.is_live(winners, groups)]
     length = lengths_of(sources, live)
-    yield pickle.dumps(
-        Records(live.address, length, live.key_length, groups.storage_of(live.group), live.major, live.minor),
-        protocol=5,
-    )
+    storage = groups.storage_of(live.group)
+    yield from _cells(Records(live.address, length, live.key_length, storage, live.major, live.minor))
+
+
+def _cells(columns: Any) -> Iterator[bytes]:
+    """Columns as bytes, some rows at a time: many small cells travel faster than a few large ones."""
+    for begin in range(0, len(columns), _CELL_ROWS):
+        some = columns[begin : begin + _CELL_ROWS]
+        yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
 
 
 def records_of(pieces: Iterator[bytes]) -> Records:
     """What `reduce` made of a bucket."""
-    found: Records = pickle.loads(next(pieces))
-    return found
+    return Records.join([Records(**unpack(piece)) for piece in pieces])
 
 
 def slices(length: Ints, most: int = OUTPUT_BYTES) -> Iterator[slice]:
