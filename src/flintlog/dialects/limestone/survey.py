@@ -63,6 +63,10 @@ class LogRead:
             keep &= found.epoch > np.uint64(low)
         return found if keep.all() else found[keep]
 
+    def reaches_above(self, epoch: int) -> bool:
+        """Is there any snippet, counted or not, with a higher epoch?"""
+        return bool(len(self.snippets)) and int(self.snippets.epoch.max()) > epoch
+
     def pending(self, durable: int) -> Snippets:
         """The snippets above the durable epoch that nothing invalidates yet: an opening store must do it."""
         found = self.snippets
