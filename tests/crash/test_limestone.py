@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.crash import limestone_store, limestone_upkeep, promises
+from tests.crash import limestone_original, limestone_store, limestone_upkeep, promises
 
 from flintlog.dialects.limestone.store import (
     Datastore,
@@ -21,6 +21,7 @@ from flintlog.testing import kill_rounds, nothing_lost_nothing_invented
 
 SUITES = (
     limestone_store.SUITE,
+    limestone_original.SUITE,
     limestone_upkeep.COMPACT,
     limestone_upkeep.REPAIR,
     limestone_upkeep.CONVERT,

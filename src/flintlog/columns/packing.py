@@ -43,4 +43,5 @@ def _unpacked(size: int, kind: str, low: int, above: NDArray[Any] | None) -> NDA
         return np.full(size, low, kind)
     if above.dtype.str == kind:
         return above
-    return above.astype(kind) + np.dtype(kind).type(low)
+    values: NDArray[Any] = above.astype(kind) + np.dtype(kind).type(low)
+    return values

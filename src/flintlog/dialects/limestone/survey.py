@@ -59,6 +59,10 @@ class LogRead:
         """The snippets that count, with an epoch above `low` and up to `high`."""
         return counted(self.snippets, low, high)
 
+    def reaches_above(self, epoch: int) -> bool:
+        """Is there any snippet, counted or not, with a higher epoch?"""
+        return bool(len(self.snippets)) and int(self.snippets.epoch.max()) > epoch
+
     def pending(self, durable: int) -> Snippets:
         """The snippets above the durable epoch that nothing invalidates yet: an opening store must do it."""
         found = self.snippets

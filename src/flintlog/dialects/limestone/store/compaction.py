@@ -2,7 +2,8 @@
 
 Everything up to the durable epoch stood in logs before they were rotated, so the new compacted files hold it
 all, and the logs that reach no further may go once the switch is made. A session that was open during the
-rotation ends in a rotated log, above that epoch; such a log stays until the next compaction.
+rotation ends in a rotated log, above that epoch; such a log, like one with sessions that are not durable yet, stays
+until the next compaction.
 
 *Designed.* The files are written as `cmpct_NNNN.tmp` under numbers that were not in use. Then: the catalog gets
 the name `.back`; a new catalog is written; the files get their names; `.back` goes, and that is the switch. A
@@ -10,14 +11,16 @@ crash before it is rolled back by whoever opens the directory next.
 
 *Shipped.* The one file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
 the new catalog takes the place of the old one, the logs above the old catalog's epoch are applied on top of it,
-which gives the same state.
+which gives the same state. The original reads no log that the catalog lists, so one that stays must not be listed,
+and it would count what is old in it once more. So the first catalog lists it, then its old sessions are marked as
+invalid, then a second catalog leaves it out. A crash in between is finished by whoever opens the directory next.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
@@ -29,7 +32,7 @@ from flintlog.dialects.limestone.layout import Catalog, Edition
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.store.healing import publish_catalog
+from flintlog.dialects.limestone.store.healing import mark_covered, publish_catalog
 from flintlog.dialects.limestone.store.sorted_file import sorted_records
 from flintlog.dialects.limestone.survey import Survey
 from flintlog.disk import Buffer, Disk, File, write_all
@@ -69,16 +72,24 @@ def compact(
     found: Survey,
     epoch: int,
     *,
+    busy: Collection[str] = (),
     file_bytes: int = COMPACTED_BYTES,
     memory_bytes: int = MEMORY_BYTES,
     write: WriteFiles | None = None,
 ) -> Compacted:
-    """Write the state at a durable epoch to compacted files and switch to them."""
+    """Write the state at a durable epoch to compacted files and switch to them. `busy` are rotated logs that may still
+    grow."""
     if write is None:
         state = State(found, epoch, order=order_of(found.edition), memory_bytes=memory_bytes)
         write = partial(write_files, found.disk, state)
     rotated = [read for read in found.logs if not read.file.active]
     detached = frozenset(read.file.name for read in rotated if read.file.channel is not None)
+    staying = [
+        read
+        for read in rotated
+        if read.file.name in detached and (read.file.name in busy or read.reaches_above(epoch))
+    ]
+    stay = {read.file.name for read in staying}
     if found.edition == "designed":
         names = _write_designed(found, write, epoch, file_bytes)
         _switch_designed(
@@ -87,14 +98,13 @@ def compact(
     else:
         names = _write_shipped(found, write)
         blob = max(found.catalog.max_blob or 0, _largest_blob(found))
-        _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, blob))
-    covered = [
-        read.file.name
-        for read in rotated
-        if read.file.name in detached and (not len(read.snippets) or int(read.snippets.epoch.max()) <= epoch)
-    ]
+        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, blob)
+        _switch_shipped(found, catalog)
+        if stay:
+            mark_covered(found, staying, epoch)
+            publish_catalog(found.disk, found.path, replace(catalog, detached=detached - stay))
     old = [name for name in found.base if name not in names]
-    return Compacted(epoch, tuple(names), tuple(old + covered))
+    return Compacted(epoch, tuple(names), (*old, *sorted(detached - stay)))
 
 
 def _path(found: Survey, name: str) -> str:
@@ -153,6 +163,7 @@ def _switch_shipped(found: Survey, catalog: Catalog) -> None:
         write_all(file, [found.catalog.encode()])
         found.disk.rename(file.path, back)
     publish_catalog(found.disk, found.path, catalog)
+    found.disk.sync_directory(found.path)  # before logs are marked, or go, that the old catalog does not list
 
 
 def _largest_blob(found: Survey) -> int:
