@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flintlog.core.finding import Finding
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
 
@@ -90,8 +91,8 @@ class Dialect(Protocol):
     def inspect(self, disk: Disk, path: str) -> Inventory:
         """What is here, and how it is; leaves out what a snapshot covers."""
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
-        """Every check the dialect knows, over every byte."""
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+        """Every check the dialect knows, over every byte; done by `workers` where they are given, as below."""
 
     def entry_schema(self) -> pa.Schema:
         """The columns of `read_split`: those of `core.entries` and the dialect's own struct."""
@@ -111,18 +112,26 @@ class Dialect(Protocol):
     def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
         """The live state in the order of the JSON contract, now or at a position."""
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        """The same as a table of the workers' own kind, which makes it in parts."""
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         """What would make the directory open again, and what that gives up."""
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         """Write the state, now or at a position, to a snapshot and drop what it makes superfluous.
 
         `given` is the state of a dialect whose entries mean something to the application only.
         """
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         """Drop what the newest snapshot, or the one written for it, makes superfluous."""
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -30,6 +33,11 @@ class Exchange(Protocol):
 
     def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
         """What a function gives for each bucket that holds anything."""
+
+    def frame(
+        self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> Any:
+        """The rows that a function gives for each bucket, as a table of whoever works: made when it is asked for."""
 
     def __enter__(self) -> Exchange: ...
 
@@ -49,6 +57,11 @@ class Workers(Protocol):
 
         The pieces of a bucket come in any order.
         """
+
+    def frame(
+        self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
+    ) -> Any:
+        """The rows that a function gives for each item, as a table of whoever works."""
 
 
 class Threads:
@@ -70,6 +83,11 @@ class Threads:
         held = self.map(lambda bucket: list(reduce(bucket, iter(pieces[bucket]))), sorted(pieces))
         return _Held(self, dict(zip(sorted(pieces), held, strict=True)))
 
+    def frame(
+        self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
+    ) -> pa.Table:
+        return _table(self.map(lambda item: list(function(item)), items), schema)
+
 
 class _Held:
     """The buckets of an exchange in memory."""
@@ -83,8 +101,20 @@ class _Held:
         done = self._workers.map(lambda name: function(name, iter(self._buckets[name])), names)
         return dict(zip(names, done, strict=True))
 
+    def frame(
+        self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> pa.Table:
+        made = self.map(lambda bucket, pieces: list(function(bucket, pieces)))
+        return _table((made[bucket] for bucket in sorted(made)), schema)
+
     def __enter__(self) -> _Held:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._buckets = {}
+
+
+def _table(parts: Iterable[list[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches((batch for part in parts for batch in part), schema=schema)

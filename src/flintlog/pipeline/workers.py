@@ -23,6 +23,7 @@ from flintlog.errors import FlintlogError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -62,20 +63,17 @@ class SparkWorkers:
 
     def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
         """Sort what `produce` gives into buckets; what `reduce` makes of them stays with the executors."""
-        from pyspark import StorageLevel
-
         made = self._items(items).mapInArrow(_producing(produce), _COLUMNS)
         # The rows of errors go to the first bucket.
         spread = made.selectExpr("number", "data", "cast(greatest(number, 0) as int) as bucket")
         sorted_in = spread.repartitionById(buckets, "bucket").select("number", "data")
-        kept = sorted_in.mapInArrow(_reducing(reduce), _COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
-        return SparkExchange(self, kept)
+        return SparkExchange(self, sorted_in.mapInArrow(_reducing(reduce), _COLUMNS))
 
     def frame(
-        self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: Any
+        self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
     ) -> DataFrame:
         """The rows that a function gives for each item, as a DataFrame."""
-        return self._items(items).mapInArrow(_rows(function), schema)
+        return self._items(items).mapInArrow(_rows(function), _struct(schema))
 
     def _items(self, items: Sequence[A]) -> DataFrame:
         numbers = pa.array(range(len(items)), pa.int64())
@@ -100,28 +98,42 @@ class SparkWorkers:
 
 
 class SparkExchange:
-    """The buckets of an exchange, kept by the executors until the block ends."""
+    """The buckets of an exchange, kept by the executors from their first use until the block ends."""
 
-    def __init__(self, workers: SparkWorkers, kept: DataFrame) -> None:
+    def __init__(self, workers: SparkWorkers, made: DataFrame) -> None:
         self._workers = workers
-        self._kept = kept
+        self._made = made
+        self._kept: DataFrame | None = None
 
     def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
+        from pyspark import StorageLevel
+
         with self._workers._settings():
+            if self._kept is None:
+                self._kept = self._made.persist(StorageLevel.MEMORY_AND_DISK)
             found = self._kept.mapInArrow(_calling_on_bucket(function), _COLUMNS).toArrow()
         return _answers(found)
 
     def frame(
-        self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: Any
+        self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> DataFrame:
-        """The rows that a function gives for each bucket, as a DataFrame."""
-        return self._kept.mapInArrow(_rows_of_bucket(function), schema)
+        """The rows that a function gives for each bucket, as a DataFrame. Nothing is kept for it: it may be used long
+        after this block, and as often as it is used the work is done."""
+        return self._made.mapInArrow(_rows_of_bucket(function), _struct(schema))
 
     def __enter__(self) -> SparkExchange:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._kept.unpersist()
+        if self._kept is not None:
+            self._kept.unpersist()
+            self._kept = None
+
+
+def _struct(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
 
 
 def _slots(spark: SparkSession) -> int:

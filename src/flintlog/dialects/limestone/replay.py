@@ -80,13 +80,7 @@ class State:
         chunk: int = scan.ENTRIES_CHUNK,
     ) -> None:
         survey.refuse_damage()
-        self.epoch = survey.durable if as_of is None else min(as_of, survey.durable)
-        if as_of is not None and as_of < survey.low:
-            raise RefusedError(
-                f"the state at epoch {as_of} is no longer there: the log was compacted up to epoch {survey.low}",
-                file=survey.path,
-                advice=f"Ask for epoch {survey.low} or a later one, or read a backup from before the compaction",
-            )
+        self.epoch = epoch_of(survey, as_of)
         self._survey = survey
         self._chunk = chunk
         self._memory_bytes = memory_bytes
@@ -139,6 +133,19 @@ class State:
                 file=f"{self._survey.path}/{reading.name}",
                 advice="Read the directory again",
             )
+
+
+def epoch_of(survey: Survey, as_of: int | None) -> int:
+    """The epoch of a state that is asked for: the durable one, or an earlier one that is still there."""
+    if as_of is None:
+        return survey.durable
+    if as_of < survey.low:
+        raise RefusedError(
+            f"the state at epoch {as_of} is no longer there: the log was compacted up to epoch {survey.low}",
+            file=survey.path,
+            advice=f"Ask for epoch {survey.low} or a later one, or read a backup from before the compaction",
+        )
+    return min(as_of, survey.durable)
 
 
 class Cleared:

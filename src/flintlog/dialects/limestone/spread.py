@@ -41,7 +41,7 @@ from flintlog.dialects.limestone.merge import (
     numeric,
 )
 from flintlog.dialects.limestone.passes import pivots_of, sort_in
-from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, Live, candidates_of, lengths_of
+from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, Live, candidates_of, epoch_of, lengths_of
 from flintlog.dialects.limestone.scan import Around, Entries, Snippets, Stop, Walk
 from flintlog.dialects.limestone.survey import Survey, Walker, counted, survey
 from flintlog.disk import COPY_BYTES_MAX, Disk, File
@@ -560,6 +560,41 @@ def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBa
         keys = some.key_length.astype(np.int64)
         live = Live(file, starts[:-1], some.storage, some.major, some.minor, keys, some.length)
         yield from tables.state_batches([memoryview(data)], [job.files[0].name], live)
+
+
+def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
+    """The state, now or at an epoch, as a table of the workers' own kind."""
+    looking = Looking(workers, disk, path)
+    spread = Spread(workers, looking, epoch_of(looking.survey, as_of))
+    return spread.exchange().frame(functools.partial(rows, spread.job), tables.STATE_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How much is alive in a bucket, and which blobs its entries name: file, offset, number."""
+
+    keys: int
+    value_bytes: int
+    blobs: tuple[tuple[int, int, int], ...]
+
+
+def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
+    """What verify tells of the live records of a bucket."""
+    records = records_of(pieces)
+    sources = job.sources()
+    names: list[tuple[int, int, int]] = []
+    size = int((records.length - lay.PUT_SIZE - records.key_length).sum())
+    for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):
+        at = (records.address[mine] - np.uint64(start)).astype(np.int64)
+        types = np.frombuffer(buffer, np.uint8)[at]
+        for which in mine[types == lay.PUT_BLOBS].tolist():
+            data, _ = copied(sources, records[which : which + 1])
+            entry, _ = lay.decode(data, 0)
+            size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
+            file = int(sources.of(records.address[which : which + 1])[0])
+            offset = int(records.address[which] - sources.starts[file])
+            names += [(file, offset, number) for number in entry.blobs]
+    return Facts(len(records), size, tuple(names))
 
 
 # --- sorted files ------------------------------------------------------------------------------------------------

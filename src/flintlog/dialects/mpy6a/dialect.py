@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import files
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
@@ -30,7 +31,7 @@ class Mpy6a:
 
         return verify.inspect(disk, path)
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.mpy6a.upkeep import verify
 
         return verify.verify(disk, path, progress)
@@ -65,13 +66,24 @@ class Mpy6a:
 
         return entries.state(disk, path, as_of)
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        def rows(_: int) -> Iterator[pa.RecordBatch]:
+            return self.state(disk, path, as_of)
+
+        return workers.frame(rows, [0], self.state_schema())
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.repair import plan_repair
 
         return plan_repair(disk, path)
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.snapshot import plan_snapshot
 
@@ -84,7 +96,7 @@ class Mpy6a:
             )
         return plan_snapshot(disk, path)
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.compact import plan_compact
 
         return plan_compact(disk, path)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import files
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
@@ -31,7 +32,7 @@ class Taskflux:
 
         return verify.inspect(disk, _data(disk, path))
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.taskflux.upkeep import verify
 
         return verify.verify(disk, _data(disk, path), progress)
@@ -71,13 +72,24 @@ class Taskflux:
         found.refuse_damage()
         return state_batches(found.state(as_of[0] if as_of else None))
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        def rows(_: int) -> Iterator[pa.RecordBatch]:
+            return self.state(disk, path, as_of)
+
+        return workers.frame(rows, [0], self.state_schema())
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 
         return plan_repair(disk, _data(disk, path))
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot
 
@@ -87,7 +99,7 @@ class Taskflux:
             )
         return plan_snapshot(disk, _data(disk, path), as_of[0] if as_of else None)
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         return replace(self.plan_snapshot(disk, path), verb="compact")  # its snapshot is its compaction
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
