@@ -589,7 +589,7 @@ def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
         types = np.frombuffer(buffer, np.uint8)[at]
         for which in mine[types == lay.PUT_BLOBS].tolist():
             data, _ = copied(sources, records[which : which + 1])
-            entry, _ = lay.decode(data, 0)
+            entry, _ = lay.decode(memoryview(data), 0)
             size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
             file = int(sources.of(records.address[which : which + 1])[0])
             offset = int(records.address[which] - sources.starts[file])
