@@ -54,6 +54,7 @@ class Limits:
 
     entries: int | None = None
     bytes: int | None = None
+    until: Place | None = None  # and nothing behind this place
 
     def room(self, entries: int, size: int) -> bool:
         """May more be taken, after so many entries and bytes?"""

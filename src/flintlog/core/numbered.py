@@ -149,7 +149,10 @@ class Numbered:
         import numpy as np
 
         growing: set[str] = set()
-        query = EntryQuery(first=self.after(taken.position), payload=False)
+        until = None if limits.until is None else _position(limits.until.get("position"))
+        query = EntryQuery(first=self.after(taken.position), last=until, payload=False)
+        if until is not None and query.first is not None and query.first > until:
+            return growing
         for split in splits:
             for batch in self._dialect.read_split(disk, path, split, query):
                 sizes = np.cumsum(batch.column("length").to_numpy())

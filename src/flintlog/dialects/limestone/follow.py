@@ -82,12 +82,15 @@ class EpochFollower:
         if delivered is None and found.base:
             place["base"] = found.low
         taken = self._count(disk, path, found, delivered, with_base="base" in place)
-        end = _within(taken, limits, found.durable)
+        until = found.durable
+        if limits.until is not None:
+            until = min(until, limits.until.get("epoch", -1))
+        end = _within(taken, limits, until)
         if end is None:
-            idle = delivered is not None and found.durable - delivered >= IDLE_EPOCHS
+            idle = delivered is not None and until - delivered >= IDLE_EPOCHS
             if not idle and "lost" not in place:
                 return start
-            end = found.durable
+            end = until
         return {"epoch": max(end, found.low) if delivered is None else end, **place}
 
     def _count(
