@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintlog.core.dialect import Dialect, EntryQuery, detect
 from flintlog.core.follow import Limits, OnLoss, Piece, Place
-from flintlog.core.position import position_json
+from flintlog.core.position import Position, position_json
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 from flintlog.pipeline import delta
@@ -112,7 +112,7 @@ def _new(
     """The place to which this run goes, and the work on the way."""
     start = goal.last.place
     if goal.replaces:
-        last = spoken.inspect(disk, source).last
+        last = newest_position(spoken, disk, source)
         end = {"position": position_json(last)}
         if goal.last.number and end == start:
             return start, []
@@ -120,6 +120,13 @@ def _new(
     follower = spoken.follower()
     end = follower.advance(disk, source, start, Limits(), on_loss)
     return end, follower.pieces(disk, source, start, end, EntryQuery(), on_loss)
+
+
+def newest_position(spoken: Dialect, disk: Disk, source: str) -> Position | None:
+    """The position of the newest state. A compaction may be ahead of the last epoch that had an entry."""
+    inventory = spoken.inspect(disk, source)
+    compacted = inventory.facts.get("compacted_epoch")
+    return inventory.last if compacted is None else max(inventory.last or (0,), (compacted,))
 
 
 def _report(goal: Target, number: int | None) -> ExportReport:
