@@ -22,6 +22,8 @@ from flintlog.errors import NotALogError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.follow import Follower
+
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 _MODULES = {
@@ -102,6 +104,9 @@ class Dialect(Protocol):
 
     def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
         """The entries of one piece, in batches."""
+
+    def follower(self) -> Follower:
+        """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         """The bytes of the entries of `query`, field by field."""

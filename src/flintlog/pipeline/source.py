@@ -15,13 +15,14 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from flintlog.core.dialect import Split, dialect
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.filters import Scope, narrow_entries, narrow_state
 from flintlog.pipeline.options import ReadOptions, local_path, read_options
+from flintlog.pipeline.stream_options import stream_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,8 @@ class FlintlogDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._read = read_options(options)
+        self._stream, others = stream_options(options)
+        self._read = read_options(others)
 
     @classmethod
     def name(cls) -> str:
@@ -47,7 +49,13 @@ class FlintlogDataSource(DataSource):
 
         return from_arrow_schema(arrow_schema(self._read))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from flintlog.pipeline.streaming import stream_reader
+
+        return stream_reader(self._read, self._stream, columns(self._read, schema))
+
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._stream.refuse_in_a_batch()
         kind = EntriesReader if self._read.view == "entries" else StateReader
         reader = kind(self._read, columns(self._read, schema))
         return PushingReader(reader) if self._read.pushdown and _filters_are_pushed() else reader
@@ -100,7 +108,7 @@ class EntriesReader(DataSourceReader):
         spoken, disk, scope = dialect(self._read.dialect), Disk(), self.scope
         planned: list[InputPartition] = []
         for source in scope.kept(self._read.sources):
-            with _naming(source):
+            with naming(source):
                 splits = spoken.splits(disk, local_path(source), scope.query)
             planned += [LogPartition(source, split) for split in splits if scope.holds(split.file)]
         return planned
@@ -108,12 +116,12 @@ class EntriesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition) or partition.split is None:
             return  # nothing was planned; Spark then makes up a partition of its own
-        _settle()
+        settle()
         source = partition.source
-        with _naming(source):
+        with naming(source):
             spoken = dialect(self._read.dialect)
             for batch in spoken.read_split(Disk(), local_path(source), partition.split, self.scope.query):
-                yield _with_source(batch, source, self._schema)
+                yield with_source(batch, source, self._schema)
 
 
 class StateReader(DataSourceReader):
@@ -132,11 +140,11 @@ class StateReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):
             return  # nothing was planned; Spark then makes up a partition of its own
-        _settle()
+        settle()
         source = partition.source
-        with _naming(source):
+        with naming(source):
             for batch in dialect(self._read.dialect).state(Disk(), local_path(source), self._read.as_of):
-                yield _with_source(batch, source, self._schema)
+                yield with_source(batch, source, self._schema)
 
 
 class PushingReader(DataSourceReader):
@@ -175,13 +183,13 @@ def _filters_are_pushed() -> bool:
 
 
 @cache
-def _settle() -> None:
+def settle() -> None:
     # Spark collects garbage after every task; what is imported by now need not be looked at again.
     gc.freeze()
 
 
 @contextmanager
-def _naming(source: str) -> Iterator[None]:
+def naming(source: str) -> Iterator[None]:
     """Say in an error which of the directories it comes from."""
     try:
         yield
@@ -190,7 +198,7 @@ def _naming(source: str) -> Iterator[None]:
         raise
 
 
-def _with_source(batch: pa.RecordBatch, source: str, schema: pa.Schema) -> pa.RecordBatch:
+def with_source(batch: pa.RecordBatch, source: str, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
     named = pa.repeat(pa.scalar(source), batch.num_rows)

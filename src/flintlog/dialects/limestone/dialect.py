@@ -16,6 +16,8 @@ from flintlog.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.follow import Follower
+
 
 class Limestone:
     """A key-value log with parallel channels, epochs and group commit."""
@@ -52,6 +54,11 @@ class Limestone:
         from flintlog.dialects.limestone import entries
 
         return entries.read_split(disk, path, split, query)
+
+    def follower(self) -> Follower:
+        from flintlog.dialects.limestone.follow import EpochFollower
+
+        return EpochFollower()
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.limestone import entries

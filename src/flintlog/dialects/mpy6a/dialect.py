@@ -17,6 +17,8 @@ from flintlog.errors import RefusedError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.follow import Follower
+
 
 class Mpy6a:
     """Unfinished sessions: one chain of files for each delay, descriptors, a change log, an operation log."""
@@ -50,6 +52,11 @@ class Mpy6a:
         from flintlog.dialects.mpy6a import entries
 
         return entries.read_split(disk, path, split, query)
+
+    def follower(self) -> Follower:
+        from flintlog.dialects.mpy6a.follow import OperationFollower
+
+        return OperationFollower(self)
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.mpy6a import entries

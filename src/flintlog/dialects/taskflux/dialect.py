@@ -18,6 +18,8 @@ from flintlog.errors import NotALogError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.follow import Follower
+
 
 class Taskflux:
     """Durable priority queues: a segmented Raft log of deltas, a snapshot, metadata."""
@@ -51,6 +53,11 @@ class Taskflux:
         from flintlog.dialects.taskflux import entries
 
         return entries.read_split(disk, _data(disk, path), split, query)
+
+    def follower(self) -> Follower:
+        from flintlog.core.numbered import Numbered
+
+        return Numbered(self, _data, "LSN")
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import entries

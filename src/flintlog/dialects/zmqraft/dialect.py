@@ -17,6 +17,8 @@ from flintlog.errors import NotALogError, RefusedError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.follow import Follower
+
 
 class Zmqraft:
     """A Raft peer's storage: index files, a snapshot, state files."""
@@ -51,6 +53,11 @@ class Zmqraft:
         from flintlog.dialects.zmqraft import entries
 
         return entries.read_split(disk, _peer(disk, path), split, query)
+
+    def follower(self) -> Follower:
+        from flintlog.core.numbered import Numbered
+
+        return Numbered(self, _peer, "index")
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.zmqraft import entries
