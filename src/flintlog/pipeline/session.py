@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import os
 import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
 from flintlog.errors import UsageError
@@ -25,20 +30,51 @@ _LOCAL_SETTINGS = {
 }
 
 
-def session(master: str = "local[2]", app: str = "flintlog", **conf: str) -> SparkSession:
+def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str) -> SparkSession:
     """The running session, or a new one; `conf` wins over the settings of this module.
 
-    On a local master the workers run the Python that runs this, unless PYSPARK_PYTHON says otherwise.
+    On a local master the workers run the Python that runs this, unless PYSPARK_PYTHON says otherwise. The executors
+    of a cluster are sent this package; its libraries (NumPy, PyArrow, Numba) must be in their Python. Without a master
+    the one that `spark-submit` was given counts.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError("PySpark is not installed", advice="pip install 'flintlog[spark]'") from None
     settings = dict(SETTINGS)
-    if master.startswith("local"):
-        settings |= _LOCAL_SETTINGS
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(app)
+    builder = SparkSession.builder.appName(app)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            settings |= _LOCAL_SETTINGS
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    running = builder.getOrCreate()
+    if not running.sparkContext.master.startswith("local"):
+        send_package(running)
+    return running
+
+
+def send_package(spark: SparkSession) -> None:
+    """Let the executors of a cluster find this package."""
+    with tempfile.TemporaryDirectory(prefix="flintlog-") as folder:
+        spark.sparkContext.addPyFile(write_package(f"{folder}/flintlog-package.zip"))
+
+
+def write_package(target: str) -> str:
+    """Write this package to a zip file, for `--py-files`; returns its path."""
+    package = importlib.resources.files("flintlog")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _modules(package, "flintlog"):
+            archive.writestr(name, data)
+    return target
+
+
+def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        inner = f"{name}/{item.name}"
+        if item.is_dir():
+            yield from _modules(item, inner)
+        elif item.name.endswith(".py"):
+            yield inner, item.read_bytes()
