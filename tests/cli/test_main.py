@@ -23,7 +23,7 @@ def run(*arguments, **options):
 
 
 def directory_verbs():
-    extra = {"migrate": ("--edition", "designed", "--to", "elsewhere")}
+    extra = {"migrate": ("--edition", "designed", "--to", "elsewhere"), "export": ("elsewhere",)}
     return [(verb.name, *extra.get(verb.name, ())) for verb in VERBS if verb.takes_directory]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,6 +203,9 @@ def test_a_target_that_is_something_else_is_refused(tmp_path):
         export(None, str(other), str(target))
     with pytest.raises(RefusedError, match="this is an export of view 'entries', not 'state'"):
         export(None, str(log), str(target), view="state")
+    with pytest.raises(RefusedError, match="this is an export of format 'parquet', not 'delta'"):
+        export(None, str(log), str(target), format="delta")
+    assert len(parquet(target)) == 1
     with pytest.raises(UsageError, match="inside the log directory"):
         export(None, str(log), str(log / "out"))
     (tmp_path / "full").mkdir()
@@ -225,6 +229,22 @@ def test_a_broken_or_incomplete_target_is_refused_with_the_file(tmp_path):
         commit.write_text(content)
         with pytest.raises(DamageError, match="this commit"):
             export(None, str(log), str(target))
+
+
+def test_a_table_that_lost_its_log_keeps_its_files(tmp_path):
+    log, target = tmp_path / "log", tmp_path / "out"
+    with QueueStore(log) as store:
+        for _ in range(2):
+            store.queue().add(b"x")
+            export(None, str(log), str(target), format="delta")
+    shutil.move(target / "_delta_log", tmp_path / "aside")
+    with pytest.raises(RefusedError, match="the table has transaction 0 and _flintlog knows 2"):
+        export(None, str(log), str(target), format="delta")
+    shutil.move(tmp_path / "aside", target / "_delta_log")
+    shutil.move(target / "_flintlog", tmp_path / "aside")
+    with pytest.raises(UsageError, match="something else than an export"):
+        export(None, str(log), str(target), format="delta")
+    assert len(delta(target)) == 2
 
 
 def test_two_exports_to_one_target_do_not_meet(tmp_path):

@@ -1,10 +1,13 @@
-"""Logs on Spark: the data source `flintlog` and the session the jobs run in.
+"""Logs on Spark: the data source `flintlog`, streams, jobs, and the session they run in.
 
 | module | holds |
 |---|---|
 | `options.py` | what a reader may ask for, checked |
 | `filters.py` | filters of a query to a narrower question to the dialect |
 | `source.py` | the data source: plans splits on the driver, reads them as Arrow batches in tasks |
+| `stream_options.py`, `streaming.py` | the same source as a stream that follows live logs |
+| `target.py`, `delta.py` | where exports lie, and what makes them happen once |
+| `jobs/` | work over whole logs: `export`, `diff` |
 | `session.py` | a Spark session with settings that fit small and middle-sized logs |
 
 Nothing here reads a byte of a log: the dialects do, by the seam in `core.dialect`.

@@ -91,29 +91,34 @@ class Target:
             yield
 
     def open(self, decided: int | None = None) -> None:
-        """Find the last commit, finish its moves and remove what is left over.
+        """Find the last commit, finish its moves and remove what is left over."""
+        for number in self.look(decided):
+            self.disk.unlink(self.place_of(f"{HOME}/{number:08}.json"))
+        self._move()
+        self._clean()
+
+    def look(self, decided: int | None = None) -> list[int]:
+        """Find the last commit; returns those that do not count.
 
         `decided` is the number of the last commit that counts where another log says so.
         """
-        numbers = sorted(
-            int(match[1])
-            for name in self.disk.list(self.place_of(HOME))
-            if (match := _COMMIT.fullmatch(name))
-        )
-        for number in reversed(numbers):
-            if decided is not None and number > decided:
-                self.disk.unlink(self.place_of(f"{HOME}/{number:08}.json"))
-                continue
-            self.last = self._read(number)
-            break
-        if decided is not None and decided != self.last.number:
+        names = self.disk.list(self.place_of(HOME))
+        numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+        if not numbers:
+            undecided = decided not in (None, 0)
+        else:
+            newest = self._read(numbers[-1])  # also refuses what is an export of something else
+            undecided = decided not in (None, newest.number, newest.number - 1)
+            counting = numbers if decided in (None, newest.number) else numbers[:-1]
+            if counting:
+                self.last = newest if counting is numbers else self._read(counting[-1])
+        if undecided:
             raise RefusedError(
-                f"the table has transaction {decided} and {HOME} knows {self.last.number}",
+                f"the table has transaction {decided} and {HOME} knows {numbers[-1] if numbers else 'none'}",
                 file=self.path,
-                advice="Restore the directory _flintlog, or export to a new target",
+                advice="Restore the directory _flintlog or the table's log, or export to a new target",
             )
-        self._move()
-        self._clean()
+        return [number for number in numbers if number > self.last.number]
 
     def _read(self, number: int) -> Commit:
         name = f"{HOME}/{number:08}.json"

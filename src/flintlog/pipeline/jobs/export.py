@@ -54,13 +54,15 @@ def export(
     view: View = "entries",
     format: Format = "parquet",
     on_loss: OnLoss = "fail",
+    dry_run: bool = False,
     part_bytes: int = PART_BYTES,
     disk: Disk | None = None,
 ) -> ExportReport:
     """Bring `target` up to date with the log at `path`. Without a session the work is done in this process.
 
     Entries are added to what is there; a state takes the place of the one before. Killed at any moment and run again,
-    it leaves nothing out and nothing twice.
+    it leaves nothing out and nothing twice. With `dry_run` nothing is written, and the report says up to where a run
+    would go.
     """
     if format not in FORMATS or view not in VIEWS:
         raise UsageError(
@@ -68,14 +70,18 @@ def export(
         )
     disk = disk or Disk()
     source, place = local_path(path), local_path(target)
+    spoken = detect(disk, source)
     if posixpath.commonpath([source, place]) == source:
         raise UsageError(
             "the target lies inside the log directory", file=place, advice="Choose another place"
         )
-    spoken = detect(disk, source)
     about = {"source": source, "dialect": spoken.name, "view": view, "format": format}
     goal = Target(disk, place, about)
     _refuse_foreign(goal)
+    if dry_run:
+        goal.look(delta.last_transaction(place) if format == "delta" else None)
+        end, _ = _new(spoken, disk, source, goal, on_loss)
+        return _report(goal, None) if end == goal.last.place else _report(goal, goal.next, end)
     with goal.locked():
         goal.open(delta.last_transaction(place) if format == "delta" else None)
         end, pieces = _new(spoken, disk, source, goal, on_loss)
@@ -129,9 +135,9 @@ def newest_position(spoken: Dialect, disk: Disk, source: str) -> Position | None
     return inventory.last if compacted is None else max(inventory.last or (0,), (compacted,))
 
 
-def _report(goal: Target, number: int | None) -> ExportReport:
-    parts = goal.last.parts if number is not None else ()
-    place = goal.last.place
+def _report(goal: Target, number: int | None, planned: Place | None = None) -> ExportReport:
+    parts = goal.last.parts if number is not None and planned is None else ()
+    place = goal.last.place if planned is None else planned
     return ExportReport(
         source=goal.about["source"],
         target=goal.path,

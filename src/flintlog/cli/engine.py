@@ -1,0 +1,59 @@
+"""`--engine` and `--master`: where a verb does its work."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from flintlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[*]"
+
+
+def engine_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a verb that Spark can do."""
+    parser.add_argument(
+        "--engine",
+        choices=("process", "spark"),
+        default="process",
+        metavar="ENGINE",
+        help="where the work is done: process (this one, the default) or spark",
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help=f"Spark's master, with --engine spark; {MASTER} when it is not given"
+    )
+
+
+@contextmanager
+def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
+    """A session for as long as the verb works; None: it works in this process."""
+    if arguments.engine != "spark":
+        if arguments.master is not None:
+            raise UsageError("--master is for --engine spark", advice="Give both, or none")
+        yield None
+        return
+    from flintlog.pipeline.session import session
+
+    ours = not _runs_already()
+    spark = session(arguments.master or MASTER)
+    if ours:
+        spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        if ours:
+            spark.stop()
+
+
+def _runs_already() -> bool:
+    """Is there a session that somebody else in this process works with?"""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:  # `session` says what to do
+        return False
+    return SparkSession.getActiveSession() is not None
