@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,10 @@ from flintlog.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from flintlog.core.workers import Workers
+
 MASTER = "local[*]"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has a master of its own
 
 
 def engine_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +44,7 @@ def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
     from flintlog.pipeline.session import session
 
     ours = not _runs_already()
-    spark = session(arguments.master or MASTER)
+    spark = session(arguments.master or (None if _SUBMITTED in os.environ else MASTER))
     if ours:
         spark.sparkContext.setLogLevel("ERROR")
     try:
@@ -57,3 +61,15 @@ def _runs_already() -> bool:
     except ImportError:  # `session` says what to do
         return False
     return SparkSession.getActiveSession() is not None
+
+
+@contextmanager
+def workers(arguments: argparse.Namespace) -> Iterator[Workers | None]:
+    """Whoever does the heavy work of the verb; None: this process."""
+    with engine(arguments) as spark:
+        if spark is None:
+            yield None
+            return
+        from flintlog.pipeline.workers import SparkWorkers
+
+        yield SparkWorkers(spark)

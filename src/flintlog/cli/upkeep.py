@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.verb import LogDirectory, Verb, position
 from flintlog.core.dialect import GivenState
@@ -60,6 +61,7 @@ def _snapshot_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the state itself, where only the application knows it (zmqraft); - is the standard input",
     )
+    engine_options(parser)
     _dry_run_option(parser)
 
 
@@ -97,16 +99,23 @@ def _standard_input() -> Iterator[bytes]:
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
-    plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of, given)
-    _carry_out(plan, output, apply=not arguments.dry_run)
+    with workers(arguments) as who:
+        plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of, given, who)
+        _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    plan = log.dialect.plan_compact(log.disk, log.path)
-    _carry_out(plan, output, apply=not arguments.dry_run)
+    with workers(arguments) as who:
+        plan = log.dialect.plan_compact(log.disk, log.path, who)
+        _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
+
+
+def _compact_options(parser: argparse.ArgumentParser) -> None:
+    engine_options(parser)
+    _dry_run_option(parser)
 
 
 def _migrate_options(parser: argparse.ArgumentParser) -> None:
@@ -164,8 +173,12 @@ COMPACT = Verb(
         "writes that snapshot first; where only the application does (zmqraft) the newest one counts. Sessions "
         "that wait (mpy6a) are in no snapshot: what is unread of old files is merged, and what is read goes."
     ),
-    examples=("flintlog compact peer --dry-run", "flintlog compact peer"),
-    add_options=_dry_run_option,
+    examples=(
+        "flintlog compact peer --dry-run",
+        "flintlog compact peer",
+        "flintlog compact store --engine spark --master spark://host:7077",
+    ),
+    add_options=_compact_options,
     run=_compact,
 )
 

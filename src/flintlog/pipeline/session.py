@@ -51,7 +51,7 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
     running = builder.getOrCreate()
-    if not running.sparkContext.master.startswith("local"):
+    if not (running.sparkContext.master or "").startswith("local"):
         send_package(running)
     return running
 
