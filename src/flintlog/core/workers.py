@@ -81,7 +81,7 @@ class Threads:
                 assert 0 <= bucket < buckets
                 pieces[bucket].append(piece)
         held = self.map(lambda bucket: list(reduce(bucket, iter(pieces[bucket]))), sorted(pieces))
-        return _Held(self, dict(zip(sorted(pieces), held, strict=True)))
+        return _Held(self, {bucket: made for bucket, made in zip(sorted(pieces), held, strict=True) if made})
 
     def frame(
         self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
