@@ -42,6 +42,8 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
     except ImportError:
         raise UsageError("PySpark is not installed", advice="pip install 'flintlog[spark]'") from None
     settings = dict(SETTINGS)
+    logging = importlib.resources.files("flintlog.pipeline") / "log4j2.properties"
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging}"
     builder = SparkSession.builder.appName(app)
     if master is not None:
         builder = builder.master(master)
