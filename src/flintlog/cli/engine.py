@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from flintlog.errors import UsageError
+from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flintlog.core.workers import Workers
 
 MASTER = "local[*]"
+_WORDS_MAX = 300
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has a master of its own
 
 
@@ -48,10 +49,29 @@ def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
     if ours:
         spark.sparkContext.setLogLevel("ERROR")
     try:
-        yield spark
+        with _in_short():
+            yield spark
     finally:
         if ours:
             spark.stop()
+
+
+@contextmanager
+def _in_short() -> Iterator[None]:
+    """What Spark says when it gives up fills pages; its first line is what an operator needs."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        causes = [line for line in lines if line.startswith("Caused by:")]
+        words = (causes[-1].removeprefix("Caused by:").strip() if causes else lines[0])[:_WORDS_MAX]
+        raise RefusedError(
+            f"Spark could not do it: {words}",
+            advice="Nothing was published. --debug shows all that Spark says",
+        ) from error
 
 
 def _runs_already() -> bool:

@@ -7,9 +7,11 @@ A file's bytes are durable after `File.sync`. A name (created, renamed, removed)
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import posixpath
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeVar
@@ -123,6 +125,13 @@ class Disk:
     def resolve(path: str | os.PathLike[str]) -> str:
         """The absolute path, so that a later change of the working directory moves nothing."""
         return os.path.abspath(os.fspath(path))
+
+    @staticmethod
+    def borrow_directory() -> str:
+        """A new directory outside of any log, which goes when this process ends."""
+        folder = tempfile.TemporaryDirectory(prefix="flintlog-")
+        atexit.register(folder.cleanup)
+        return folder.name
 
     def open(self, path: str, mode: Mode = "read") -> File:
         """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`)."""

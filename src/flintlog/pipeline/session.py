@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.resources
+import io
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
+from flintlog.disk import Disk
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,18 +60,21 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
 
 
 def send_package(spark: SparkSession) -> None:
-    """Let the executors of a cluster find this package."""
-    with tempfile.TemporaryDirectory(prefix="flintlog-") as folder:
-        spark.sparkContext.addPyFile(write_package(f"{folder}/flintlog-package.zip"))
+    """Let the executors of a cluster find this package. They fetch it whenever they are started, so that it stays until
+    this process ends."""
+    spark.sparkContext.addPyFile(write_package(f"{Disk.borrow_directory()}/flintlog-package.zip"))
 
 
 def write_package(target: str) -> str:
     """Write this package to a zip file, for `--py-files`; returns its path."""
     package = importlib.resources.files("flintlog")
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _modules(package, "flintlog"):
             archive.writestr(name, data)
-    return target
+    path = Disk.resolve(target)
+    Disk().publish(path, [content.getbuffer()], scratch=f"{path}.new")
+    return path
 
 
 def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
