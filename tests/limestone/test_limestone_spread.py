@@ -15,9 +15,18 @@ from tests.limestone.snippets import ENTRIES, Session, encoded
 
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone import scan, spread, tables
+from flintlog.dialects.limestone import scan, tables
 from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.spread import Looking, Place, Spread, look
+from flintlog.dialects.limestone.spread import (
+    Looking,
+    Place,
+    Spread,
+    look,
+    looking,
+    state,
+    write_files,
+    writing,
+)
 from flintlog.dialects.limestone.store import Datastore, compaction
 from flintlog.dialects.limestone.survey import survey
 from flintlog.disk import Disk
@@ -42,20 +51,20 @@ def directory(root, logs, edition="shipped"):
 
 def spread_of(path, window, bucket, as_of=None, edition="shipped", workers=None):
     workers = workers or Threads(2)
-    looking = Looking(workers, Disk(), path, window_bytes=window)
-    epoch = looking.survey.durable if as_of is None else as_of
+    seen = Looking(workers, Disk(), path, window_bytes=window)
+    epoch = seen.survey.durable if as_of is None else as_of
     order = compaction.order_of(edition)
-    return Spread(workers, looking, epoch, order=order, window_bytes=window, bucket_entries=bucket)
+    return Spread(workers, seen, epoch, order=order, window_bytes=window, bucket_entries=bucket)
 
 
 def frame(made):
     with made.exchange() as exchange:
-        return exchange.frame(functools.partial(spread.rows, made.job), tables.STATE_SCHEMA)
+        return exchange.frame(functools.partial(state.rows, made.job), tables.STATE_SCHEMA)
 
 
 def rows(path, as_of, edition):
-    state = State(survey(Disk(), path), as_of, order=compaction.order_of(edition))
-    batches = [batch for live in state for batch in tables.state_batches(state.views, state.names, live)]
+    whole = State(survey(Disk(), path), as_of, order=compaction.order_of(edition))
+    batches = [batch for live in whole for batch in tables.state_batches(whole.views, whole.names, live)]
     return pa.Table.from_batches(batches, schema=tables.STATE_SCHEMA).to_pylist()
 
 
@@ -75,7 +84,7 @@ def test_a_walk_by_windows_is_a_walk(logs, window, tail):
 
 @pytest.mark.parametrize("size", [1, 63, 64, 1000, 70_000])
 def test_a_record_that_is_longer_than_a_window_is_read_whole(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(spread, "_SLACK", 8)
+    monkeypatch.setattr(looking, "_SLACK", 8)
     entries = (lay.put(1, b"k", b"x" * size, (1, 1)), lay.put(1, b"l", b"y" * size, (1, 2), (5, 6, 7)))
     path = directory(tmp_path, [[(1, list(entries))]])
     raw = (tmp_path / "pwal_0000").read_bytes()
@@ -111,14 +120,14 @@ def test_the_sorted_files_are_those_of_one_process(logs, window, bucket, file_by
         path = directory(Path(folder, "log"), logs)
         disk, head = Disk(), lay.encode_begin(3)
         options = {"file_bytes": file_bytes, "zero_versions": zero}
-        spread.write_files(
+        write_files(
             spread_of(path, window, bucket, edition="designed"),
             lambda number: f"{folder}/workers-{number}",
             head,
             **options,
         )
-        state = State(survey(disk, path), order=compaction.order_of("designed"))
-        compaction.write_files(disk, state, lambda number: f"{folder}/process-{number}", head, **options)
+        whole = State(survey(disk, path), order=compaction.order_of("designed"))
+        compaction.write_files(disk, whole, lambda number: f"{folder}/process-{number}", head, **options)
         written = {item.name: item.read_bytes() for item in Path(folder).glob("*-*")}
         mine = {name.partition("-")[2]: data for name, data in written.items() if name.startswith("w")}
         theirs = {name.partition("-")[2]: data for name, data in written.items() if name.startswith("p")}
@@ -187,7 +196,7 @@ class Failing(Threads):
         plain = made.map
 
         def map_(function):
-            if getattr(function, "func", None) is spread.write:
+            if getattr(function, "func", None) is writing.write:
                 raise RuntimeError("the cluster is gone")
             return plain(function)
 

@@ -11,7 +11,6 @@ import atexit
 import errno
 import os
 import posixpath
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeVar
@@ -129,6 +128,8 @@ class Disk:
     @staticmethod
     def borrow_directory() -> str:
         """A new directory outside of any log, which goes when this process ends."""
+        import tempfile  # nobody else needs it, and it takes a moment to load
+
         folder = tempfile.TemporaryDirectory(prefix="flintlog-")
         atexit.register(folder.cleanup)
         return folder.name
