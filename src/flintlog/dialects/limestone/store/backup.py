@@ -88,10 +88,11 @@ def back_up(store: Datastore, target: Path, *, since: Sequence[Path] = ()) -> Ba
 
 
 def read_backup(disk: Disk, path: str) -> Backup:
-    """The list of a backup."""
+    """The list of a backup, which is durable then: whoever made it may have died before its name was."""
     place = posixpath.join(path, lay.BACKUP_FILE)
     if disk.stat(place) is None:
         raise RefusedError("there is no backup here", file=path, advice=f"A backup has a {lay.BACKUP_FILE}")
+    disk.sync_ancestors(path)
     try:
         content = json.loads(disk.read(place, _LIST_SIZE_MAX))
         if content["format"] != _FORMAT or content["dialect"] != "limestone":
@@ -113,6 +114,21 @@ def read_backup(disk: Disk, path: str) -> Backup:
         ) from None
 
 
+def check_backup(
+    source: Path, *, chain: Iterable[Path] = (), disk: Disk | None = None
+) -> tuple[Backup, dict[str, str]]:
+    """Read every file of a backup and compare it with the list; gives the list, and where each file is."""
+    disk = disk or Disk()
+    origin = disk.resolve(source)
+    backup = read_backup(disk, origin)
+    holders = {item.content: origin for item in backup.files if item.held_by is None}
+    for place in map(disk.resolve, chain):
+        for item in _read_of_edition(disk, place, backup.edition).files:
+            if item.held_by is None:
+                holders.setdefault(item.content, place)
+    return backup, {item.name: _compared(disk, holders, origin, item) for item in backup.files}
+
+
 def restore(
     source: Path,
     target: Path,
@@ -127,13 +143,7 @@ def restore(
     """
     disk = disk or Disk()
     origin = disk.resolve(source)
-    backup = read_backup(disk, origin)
-    holders = {item.content: origin for item in backup.files if item.held_by is None}
-    for place in map(disk.resolve, chain):
-        for item in _read_of_edition(disk, place, backup.edition).files:
-            if item.held_by is None:
-                holders.setdefault(item.content, place)
-    sources = {item.name: _compared(disk, holders, origin, item) for item in backup.files}
+    backup, sources = check_backup(origin, chain=chain, disk=disk)
     reached = backup.epoch if epoch is None else _check_epoch(disk, origin, backup, sources, epoch)
     with _new_place(disk, disk.resolve(target)) as building:
         _write(disk, building, lay.EPOCH_FILE, [lay.encode_durable(reached)] if reached else [])
