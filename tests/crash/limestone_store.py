@@ -11,6 +11,7 @@ from typing import Any
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file
+from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 
@@ -368,6 +369,11 @@ def switches_by_itself(disk: Disk, history: History[Item]) -> None:
             history.acknowledge(second)
 
 
+def upgrades(disk: Disk, history: History[Item]) -> None:
+    """The same by the verb."""
+    plan_upgrade(disk, ROOT).apply()
+
+
 def _of(edition: str, *runs: Callable[..., None]) -> list[Scenario[Item]]:
     return [
         Scenario(f"{edition}-{run.__name__.replace('_', '-')}", partial(run, edition=edition)) for run in runs
@@ -381,6 +387,7 @@ SUITE = Suite(
         *_of("designed", life, opens_again, rotates, compacts, is_aborted),
         Scenario("goes-on-without-an-epoch-file", migrates, prepare=begun_epochs),
         Scenario("migrates", migrates, prepare=first_version),
+        Scenario("upgrades", upgrades, prepare=first_version),
         Scenario("migrates-shipped", migrates, prepare=fifth_version),
         *_of("shipped", opens_again, rotates, is_aborted),
         Scenario("shipped-compacts", compacts_again, prepare=partial(compacted_once, edition="shipped")),

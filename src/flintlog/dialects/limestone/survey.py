@@ -119,6 +119,16 @@ class Survey:
         if worst is not None and self.is_damaged:
             raise worst.error(self.path)
 
+    def refuse_forgetting(self) -> None:
+        """Raise where nothing says what is durable: a store that opens forgets all that is not."""
+        missing = next((finding for finding in self.findings if finding.code == "epoch-missing"), None)
+        if missing is not None and any(len(log.pending(self.durable)) for log in self.logs):
+            raise RefusedError(
+                missing.message,
+                file=posixpath.join(self.path, lay.EPOCH_FILE),
+                advice=f"Nothing was changed; `flintlog repair {self.path}` counts every session that is whole",
+            )
+
     def view(self, name: str, *, active: bool = False) -> memoryview:
         """The bytes of a file; an active log may still be cut."""
         place = posixpath.join(self.path, name)
@@ -205,7 +215,7 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
             break  # other names count only where there is no record under the right ones
     found.durable = largest or 0
     if largest is None and not listing.epochs and any(log.size for log in listing.logs):
-        message = "there is no epoch file, so that no session counts as durable; put it back if you have it"
+        message = "there is no epoch file to say which sessions are durable; put it back if you have it"
         found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
 
 

@@ -75,9 +75,9 @@ def back_up(store: Datastore, target: Path, *, since: Sequence[Path] = ()) -> Ba
         for name in _names(disk, store.path):
             source = posixpath.join(store.path, name)
             size = _size(disk, source)
-            item = Copied(name, size, _digest(disk, source, size)) if (name, size) in sizes else None
-            if item is not None and item.content in known:
-                copied.append(Copied(*item.content, held_by=known[item.content]))
+            content = (name, size, _digest(disk, source, size) if (name, size) in sizes else "")
+            if content in known:
+                copied.append(Copied(*content, held_by=known[content]))
             else:
                 copied.append(_copy(disk, source, building, name, size))
         manifest = lay.decode_manifest(_read(disk, store.path, lay.MANIFEST_FILE))
