@@ -82,8 +82,8 @@ def back_up(store: Datastore, target: Path, *, since: Sequence[Path] = ()) -> Ba
                 copied.append(_copy(disk, source, building, name, size))
         manifest = lay.decode_manifest(_read(disk, store.path, lay.MANIFEST_FILE))
         done = Backup(store.edition, manifest.version, epoch, tuple(copied))
-        content = {"format": _FORMAT, "dialect": "limestone", **asdict(done)}
-        _write(disk, building, lay.BACKUP_FILE, [json.dumps(content, indent=1).encode()])
+        listing = {"format": _FORMAT, "dialect": "limestone", **asdict(done)}
+        _write(disk, building, lay.BACKUP_FILE, [json.dumps(listing, indent=1).encode()])
     return done
 
 
