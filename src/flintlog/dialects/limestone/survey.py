@@ -12,7 +12,8 @@ the compacted files below, the logs above with their snippets, and which bytes a
 
 A log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a compaction
 (the original does that to channels which a later process did not open, and after a migration). Then the maximum
-epoch says nothing, and all snippets of all logs count, by their versions.
+epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction takes out of
+the catalog again, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
 """
 
 from __future__ import annotations
