@@ -86,7 +86,7 @@ def _words_of(action: argparse.Action) -> str:
         return f"`{action.metavar}`"
     value = f" {action.metavar}" if action.nargs != 0 else ""
     words = ", ".join(f"`{option}{value}`" for option in action.option_strings)
-    return f"{words} (required)" if action.required else words
+    return words
 
 
 def _json(verb: Verb) -> Iterator[str]:
