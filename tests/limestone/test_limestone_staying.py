@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from tests.limestone.original_rule import seen_by_the_original
 
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.store import Datastore
+from flintlog.dialects.limestone.store import Datastore, back_up, restore
 from flintlog.dialects.limestone.survey import survey
 from flintlog.disk import Disk
 
@@ -99,3 +101,41 @@ def test_opening_takes_a_log_with_newer_sessions_out_of_the_catalog(tmp_path):
     assert state_of(tmp_path) == expected
     assert seen_by_the_original(Disk(), str(tmp_path)) == expected
     assert lay.decode_catalog(path.read_bytes()).detached == frozenset()
+
+
+@BOTH
+def test_nothing_is_lost_while_threads_write_and_others_compact_and_copy(edition, tmp_path):
+    path = tmp_path / "log"
+    with Datastore(path, edition=edition, snapshot=False, flush_bytes=64) as store:
+
+        def work(number: int) -> None:
+            channel = store.channel()
+            for count in range(60):
+                with channel.session() as session:
+                    session.put(number, b"%d" % count, b"x" * 40)
+                    session.put(number, b"last", b"%d" % count)
+                store.switch_epoch()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        copies = 0
+        while any(thread.is_alive() for thread in threads):
+            store.compact()
+            back_up(store, tmp_path / f"backup {copies}")
+            copies += 1
+        store.switch_epoch()
+    expected = {(number, b"%d" % count): b"x" * 40 for number in range(3) for count in range(60)}
+    expected |= {(number, b"last"): b"59" for number in range(3)}
+    assert state_of(path) == expected
+    if edition == "shipped":
+        assert seen_by_the_original(Disk(), str(path)) == expected
+    restore(tmp_path / f"backup {copies - 1}", tmp_path / "restored")
+    for number in range(3):  # of each thread a beginning, without a hole
+        mine = {
+            key: value
+            for (storage, key), value in state_of(tmp_path / "restored").items()
+            if storage == number
+        }
+        count = int(mine.pop(b"last", b"-1")) + 1
+        assert set(mine) == {b"%d" % at for at in range(count)}

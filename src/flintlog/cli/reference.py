@@ -88,8 +88,7 @@ def _words_of(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{action.metavar}`"
     value = f" {action.metavar}" if action.nargs != 0 else ""
-    words = ", ".join(f"`{option}{value}`" for option in action.option_strings)
-    return f"{words} (required)" if action.required else words
+    return ", ".join(f"`{option}{value}`" for option in action.option_strings)
 
 
 def _json(verb: Verb) -> Iterator[str]:

@@ -17,7 +17,7 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import Position
 from flintlog.core.workers import Workers
 from flintlog.disk import Disk
-from flintlog.errors import NotALogError, UsageError
+from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,6 +142,18 @@ class Dialect(Protocol):
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         """Write the directory anew in another edition, in an empty place, and prove the states equal first."""
 
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        """Bring the directory, in its place, to the version that is written; refuses where there is no later one."""
+
+
+def refuse_upgrade(dialect: str, path: str) -> RefusedError:
+    """What a dialect without versions says to `plan_upgrade`."""
+    return RefusedError(
+        f"{dialect} has no versions of its format, so there is nothing to upgrade",
+        file=path,
+        advice="Name --edition and --to to write the directory in another edition",
+    )
+
 
 def dialect_names() -> list[str]:
     """The dialects of this release."""
@@ -188,4 +200,5 @@ __all__ = [
     "dialect",
     "dialect_names",
     "no_progress",
+    "refuse_upgrade",
 ]

@@ -114,5 +114,10 @@ class Limestone:
 
         return plan_convert(disk, path, edition, target)
 
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade
+
+        return plan_upgrade(disk, path)
+
 
 DIALECT = Limestone()

@@ -12,7 +12,8 @@ the compacted files below, the logs above with their snippets, and which bytes a
 
 A log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a compaction
 (the original does that to channels which a later process did not open, and after a migration). Then the maximum
-epoch says nothing, and all snippets of all logs count, by their versions.
+epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction takes out of
+the catalog again, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
 """
 
 from __future__ import annotations
@@ -123,6 +124,16 @@ class Survey:
         if worst is not None and self.is_damaged:
             raise worst.error(self.path)
 
+    def refuse_forgetting(self) -> None:
+        """Raise where nothing says what is durable: a store that opens forgets all that is not."""
+        missing = next((finding for finding in self.findings if finding.code == "epoch-missing"), None)
+        if missing is not None and any(len(log.pending(self.durable)) for log in self.logs):
+            raise RefusedError(
+                missing.message,
+                file=posixpath.join(self.path, lay.EPOCH_FILE),
+                advice=f"Nothing was changed; `flintlog repair {self.path}` counts every session that is whole",
+            )
+
     def view(self, name: str, *, active: bool = False) -> memoryview:
         """The bytes of a file; an active log may still be cut."""
         place = posixpath.join(self.path, name)
@@ -223,7 +234,7 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
             break  # other names count only where there is no record under the right ones
     found.durable = largest or 0
     if largest is None and not listing.epochs and any(log.size for log in listing.logs):
-        message = "there is no epoch file, so that no session counts as durable; put it back if you have it"
+        message = "there is no epoch file to say which sessions are durable; put it back if you have it"
         found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -115,6 +115,9 @@ class Mpy6a:
             raise RefusedError(why, file=path)
 
         return Plan("migrate", self.name, path, (), apply, refusal=why)
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        raise refuse_upgrade(self.name, path)
 
 
 DIALECT = Mpy6a()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -113,6 +113,9 @@ class Taskflux:
         from flintlog.dialects.taskflux.upkeep.convert import plan_convert
 
         return plan_convert(disk, _data(disk, path), edition, target)
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        raise refuse_upgrade(self.name, path)
 
 
 def _data(disk: Disk, path: str) -> str:

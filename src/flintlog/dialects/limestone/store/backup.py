@@ -75,23 +75,24 @@ def back_up(store: Datastore, target: Path, *, since: Sequence[Path] = ()) -> Ba
         for name in _names(disk, store.path):
             source = posixpath.join(store.path, name)
             size = _size(disk, source)
-            item = Copied(name, size, _digest(disk, source, size)) if (name, size) in sizes else None
-            if item is not None and item.content in known:
-                copied.append(Copied(*item.content, held_by=known[item.content]))
+            content = (name, size, _digest(disk, source, size) if (name, size) in sizes else "")
+            if content in known:
+                copied.append(Copied(*content, held_by=known[content]))
             else:
                 copied.append(_copy(disk, source, building, name, size))
         manifest = lay.decode_manifest(_read(disk, store.path, lay.MANIFEST_FILE))
         done = Backup(store.edition, manifest.version, epoch, tuple(copied))
-        content = {"format": _FORMAT, "dialect": "limestone", **asdict(done)}
-        _write(disk, building, lay.BACKUP_FILE, [json.dumps(content, indent=1).encode()])
+        listing = {"format": _FORMAT, "dialect": "limestone", **asdict(done)}
+        _write(disk, building, lay.BACKUP_FILE, [json.dumps(listing, indent=1).encode()])
     return done
 
 
 def read_backup(disk: Disk, path: str) -> Backup:
-    """The list of a backup."""
+    """The list of a backup, which is durable then: whoever made it may have died before its name was."""
     place = posixpath.join(path, lay.BACKUP_FILE)
     if disk.stat(place) is None:
         raise RefusedError("there is no backup here", file=path, advice=f"A backup has a {lay.BACKUP_FILE}")
+    disk.sync_ancestors(path)
     try:
         content = json.loads(disk.read(place, _LIST_SIZE_MAX))
         if content["format"] != _FORMAT or content["dialect"] != "limestone":
@@ -113,6 +114,21 @@ def read_backup(disk: Disk, path: str) -> Backup:
         ) from None
 
 
+def check_backup(
+    source: Path, *, chain: Iterable[Path] = (), disk: Disk | None = None
+) -> tuple[Backup, dict[str, str]]:
+    """Read every file of a backup and compare it with the list; gives the list, and where each file is."""
+    disk = disk or Disk()
+    origin = disk.resolve(source)
+    backup = read_backup(disk, origin)
+    holders = {item.content: origin for item in backup.files if item.held_by is None}
+    for place in map(disk.resolve, chain):
+        for item in _read_of_edition(disk, place, backup.edition).files:
+            if item.held_by is None:
+                holders.setdefault(item.content, place)
+    return backup, {item.name: _compared(disk, holders, origin, item) for item in backup.files}
+
+
 def restore(
     source: Path,
     target: Path,
@@ -127,13 +143,7 @@ def restore(
     """
     disk = disk or Disk()
     origin = disk.resolve(source)
-    backup = read_backup(disk, origin)
-    holders = {item.content: origin for item in backup.files if item.held_by is None}
-    for place in map(disk.resolve, chain):
-        for item in _read_of_edition(disk, place, backup.edition).files:
-            if item.held_by is None:
-                holders.setdefault(item.content, place)
-    sources = {item.name: _compared(disk, holders, origin, item) for item in backup.files}
+    backup, sources = check_backup(origin, chain=chain, disk=disk)
     reached = backup.epoch if epoch is None else _check_epoch(disk, origin, backup, sources, epoch)
     with _new_place(disk, disk.resolve(target)) as building:
         _write(disk, building, lay.EPOCH_FILE, [lay.encode_durable(reached)] if reached else [])

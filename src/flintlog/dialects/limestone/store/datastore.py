@@ -103,6 +103,7 @@ class Datastore:
         self._lock_manifest()
         found = self._survey()
         found.refuse_damage()
+        found.refuse_forgetting()
         if edition is not None and found.edition != edition:
             raise RefusedError(
                 f"this directory is of the {found.edition} edition, not {edition}",
