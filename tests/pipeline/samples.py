@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from flintlog import Datastore, QueueStore, RaftStore, SessionStore
+from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
 
 
 def write_samples(folder: Path) -> dict[str, Path]:
@@ -18,12 +18,14 @@ def write_samples(folder: Path) -> dict[str, Path]:
             mail.add(b"letter %d" % number)
         for _ in range(100):
             queues.queue().take().ack()
-    with RaftStore(found["zmqraft"]) as peer:
-        peer.append([b"entry %04d" % number for number in range(500)], term=1)
+    with RaftStore(found["zmqraft"], capacity=64) as peer:
+        peer.append_columns(1, [b"entry %04d" % number for number in range(500)])
         peer.snapshot(200, [b"what the application knows"], prune=False)
-    with SessionStore(found["mpy6a"], file_bytes=2000, clock=lambda: 1_700_000_000) as sessions:
+    with SessionStore(
+        found["mpy6a"], topics=[Topic(1, delay=60)], file_bytes=2000, clock=lambda: 1_700_000_000
+    ) as sessions:
         for number in range(200):
-            sessions.put(b"session %03d" % number + bytes(20), delay=60 + number % 2)
+            sessions.put(1, b"session %03d" % number + bytes(20), delay=60 + number % 2)
     with Datastore(found["limestone"], snapshot=False) as store:
         channels = [store.channel(), store.channel()]
         for number in range(20):

@@ -1,0 +1,155 @@
+"""A real cluster: a master and two workers on this machine, jobs by `spark-submit` and by command, a killed worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cluster import HOME, Cluster
+from samples import contents, write_samples
+
+from flintlog import Datastore
+from flintlog.core.dialect import EntryQuery, detect
+from flintlog.disk import Disk
+from flintlog.pipeline.session import write_package
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def in_process(path):
+    """What the jobs must give."""
+    disk = Disk()
+    spoken = detect(disk, str(path))
+    pieces = spoken.splits(disk, str(path), EntryQuery())
+    entries = [batch for piece in pieces for batch in spoken.read_split(disk, str(path), piece, EntryQuery())]
+    return {
+        "entries": sum(batch.num_rows for batch in entries),
+        "verdict": spoken.verify(disk, str(path), lambda done, total: None).json()["verdict"],
+        "state": sum(batch.num_rows for batch in spoken.state(disk, str(path), None)),
+        "equal": True,
+    }
+
+
+def compacted_here(path, target):
+    """A copy of a directory, compacted in this process; returns what it holds and what was said."""
+    shutil.copytree(path, target)
+    plan = detect(Disk(), str(target)).plan_compact(Disk(), str(target))
+    return plan.apply(), contents(target)
+
+
+def test_every_job_runs_on_a_cluster_that_was_sent_the_package(cluster, tmp_path):
+    samples = write_samples(tmp_path)
+    shutil.copytree(tmp_path, tmp_path / "replica", ignore=shutil.ignore_patterns("replica"))
+    expected = {name: in_process(path) for name, path in samples.items()}
+    package = write_package(str(tmp_path / "flintlog.zip"))
+    done = subprocess.run(
+        [
+            str(HOME / "bin" / "spark-submit"), "--master", cluster.url, "--py-files", package,
+            str(Path(__file__).with_name("cluster_jobs.py")), str(tmp_path),
+        ],
+        env=cluster.environment(),
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["master"] == cluster.url
+    for name, path in samples.items():
+        found = report[name]
+        assert {key: found[key] for key in expected[name]} == expected[name], name
+        assert found["exported"] > 0
+        if name == "limestone":  # rotated logs are named by the time, and so is the catalog
+            said, _ = compacted_here(tmp_path / "replica" / name, tmp_path / "here" / name)
+            here, there = (
+                sorted((folder / name).glob("cmpct_*")) for folder in (tmp_path / "here", tmp_path)
+            )
+            assert [item.read_bytes() for item in here] == [item.read_bytes() for item in there]
+            assert found["compact"] == said
+        else:
+            _, here = compacted_here(tmp_path / "replica" / name, tmp_path / "here" / name)
+            assert here == contents(path), name
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A log that takes a cluster some seconds to compact."""
+    path = tmp_path_factory.mktemp("large") / "log"
+    with Datastore(path, snapshot=False) as store:
+        channels = [store.channel(), store.channel()]
+        for number in range(8):
+            with channels[number % 2].session() as session:
+                keys = [
+                    b"%012d" % ((at * 7919) % 900_001)
+                    for at in range(number * 100_000, (number + 1) * 100_000)
+                ]
+                session.put_many(1, keys, [b"v" * 100] * len(keys))
+            store.switch_epoch()
+    return path
+
+
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(cluster, large, tmp_path):
+    path = tmp_path / "log"
+    shutil.copytree(large, path)
+    job = subprocess.Popen(
+        [sys.executable, "-m", "flintlog.cli.main", "compact", str(path), "--engine", "spark", "--master", cluster.url],
+        env=cluster.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while job.poll() is None and not list(path.glob("*.tmp.*")):  # the executors begin to write now
+        time.sleep(0.01)
+    victims = cluster.executors()
+    assert job.poll() is None and victims
+    os.kill(victims[0], signal.SIGKILL)
+    out, err = job.communicate()
+    assert job.returncode == 0, err[-3000:]
+    assert "done: cmpct_0000" in out
+    compacted_here(large, tmp_path / "here")
+    [mine], [theirs] = (sorted(folder.glob("cmpct_*")) for folder in (path, tmp_path / "here"))
+    assert mine.read_bytes() == theirs.read_bytes()
+    assert sorted(item.name for item in path.iterdir()) == sorted(
+        item.name for item in (tmp_path / "here").iterdir()
+    )
+
+
+def test_a_driver_that_is_killed_leaves_the_old_state_or_the_new_one(cluster, large, tmp_path):
+    path = tmp_path / "log"
+    shutil.copytree(large, path)
+    before = _rows(path)
+    job = subprocess.Popen(
+        [sys.executable, "-m", "flintlog.cli.main", "compact", str(path), "--engine", "spark", "--master", cluster.url],
+        env=cluster.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    while job.poll() is None and not list(path.glob("*.tmp.*")):
+        time.sleep(0.01)
+    assert job.poll() is None
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+    assert _rows(path) == before
+    with Datastore(path, snapshot=False) as store:  # opening takes the leftovers away
+        assert not list(path.glob("*.tmp*"))
+        assert store.compact() is not None
+    assert _rows(path) == before
+
+
+def _rows(path):
+    disk = Disk()
+    found = detect(disk, str(path)).state(disk, str(path), None)
+    return sum(batch.num_rows for batch in found)
