@@ -28,7 +28,6 @@ from flintlog.dialects.limestone.spread.tasks import (
     produce,
     records_of,
     reduce,
-    slices,
 )
 from flintlog.dialects.limestone.survey import counted
 from flintlog.disk import Disk
@@ -36,7 +35,7 @@ from flintlog.disk import Disk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BUCKET_ENTRIES = 1 << 20
+BUCKET_ENTRIES = 1 << 19
 
 _BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
 
@@ -150,9 +149,8 @@ def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[Plac
 
 def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
     """The live records of a bucket as rows of the state."""
-    records = records_of(pieces)
     sources = job.sources()
-    for some in (records[piece] for piece in slices(records.length)):
+    for some in records_of(pieces):
         data, starts = copied(sources, some)
         file = np.zeros(len(some), np.int32)
         keys = some.key_length.astype(np.int64)
@@ -178,18 +176,20 @@ class Facts:
 
 def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
     """What verify tells of the live records of a bucket."""
-    records = records_of(pieces)
     sources = job.sources()
     names: list[tuple[int, int, int]] = []
-    size = int((records.length - lay.PUT_SIZE - records.key_length).sum())
-    for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):
-        at = (records.address[mine] - np.uint64(start)).astype(np.int64)
-        types = np.frombuffer(buffer, np.uint8)[at]
-        for which in mine[types == lay.PUT_BLOBS].tolist():
-            data, _ = copied(sources, records[which : which + 1])
-            entry, _ = lay.decode(memoryview(data), 0)
-            size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
-            file = int(sources.of(records.address[which : which + 1])[0])
-            offset = int(records.address[which] - sources.starts[file])
-            names += [(file, offset, number) for number in entry.blobs]
-    return Facts(len(records), size, tuple(names))
+    keys = size = 0
+    for records in records_of(pieces):
+        keys += len(records)
+        size += int((records.length - lay.PUT_SIZE - records.key_length).sum())
+        for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):
+            at = (records.address[mine] - np.uint64(start)).astype(np.int64)
+            types = np.frombuffer(buffer, np.uint8)[at]
+            for which in mine[types == lay.PUT_BLOBS].tolist():
+                data, _ = copied(sources, records[which : which + 1])
+                entry, _ = lay.decode(memoryview(data), 0)
+                size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
+                file = int(sources.of(records.address[which : which + 1])[0])
+                offset = int(records.address[which] - sources.starts[file])
+                names += [(file, offset, number) for number in entry.blobs]
+    return Facts(keys, size, tuple(names))

@@ -31,7 +31,7 @@ from flintlog.errors import RefusedError
 if TYPE_CHECKING:
     pass
 
-OUTPUT_BYTES = 96 << 20  # that a task holds at a time
+OUTPUT_BYTES = 64 << 20  # that a task holds at a time
 
 _WINDOWS_MAX = 1 << 15
 _CELL_ROWS = 1 << 15
@@ -106,6 +106,7 @@ class Windows(Sources):
             with self._files[which].open() as file:
                 view = self._files[which].window(file, low, high)
             yield mine, view, start + low
+            del view
 
 
 def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
@@ -192,13 +193,29 @@ def _cells(columns: Any) -> Iterator[bytes]:
         yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
 
 
-def records_of(pieces: Iterator[bytes]) -> Records:
-    """What `reduce` made of a bucket."""
-    return Records.join([Records(**unpack(piece)) for piece in pieces])
+def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[Records]:
+    """What `reduce` made of a bucket, as many records at a time as have so many bytes."""
+    held: list[Records] = []
+    size = 0
+    for piece in pieces:
+        some = Records(**unpack(piece))
+        for part in (some[slice_] for slice_ in _slices(some.length, most)):
+            length = int(part.length.sum())
+            if held and size + length > most:
+                yield Records.join(held)
+                held, size = [], 0
+            held.append(part)
+            size += length
+    if held:
+        yield Records.join(held)
 
 
-def slices(length: Ints, most: int = OUTPUT_BYTES) -> Iterator[slice]:
-    """Slices of records whose bytes can be held at a time."""
+def lengths(pieces: Iterator[bytes]) -> Ints:
+    """The lengths of the records of a bucket."""
+    return np.concatenate([unpack(piece)["length"] for piece in pieces])
+
+
+def _slices(length: Ints, most: int) -> Iterator[slice]:
     ends = np.cumsum(length)
     begin = 0
     while begin < len(length):
@@ -217,4 +234,5 @@ def copied(sources: Sources, records: Records) -> tuple[bytearray, Ints]:
     for mine, buffer, start in sources.chunks(records.address, end):
         offset = (records.address[mine] - np.uint64(start)).astype(np.int64)
         copy_ranges(out, starts[mine], buffer, offset, records.length[mine])
+        del buffer  # before the next window is mapped
     return arena, starts

@@ -13,7 +13,7 @@ import numpy as np
 
 from flintlog.dialects.limestone import tables
 from flintlog.dialects.limestone.spread.state import Spread
-from flintlog.dialects.limestone.spread.tasks import Job, copied, records_of, slices
+from flintlog.dialects.limestone.spread.tasks import Job, copied, lengths, records_of
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
 
@@ -34,7 +34,7 @@ class Target:
 
 def total_of(bucket: int, pieces: Iterator[bytes]) -> int:
     """How many bytes the records of a bucket have."""
-    return int(records_of(pieces).length.sum())
+    return int(lengths(pieces).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Cuts:
 
 def cuts_of(file_bytes: int, befores: dict[int, int], bucket: int, pieces: Iterator[bytes]) -> Cuts:
     """Where in the bytes of all records files begin in this bucket."""
-    length = records_of(pieces).length
+    length = lengths(pieces)
     if not len(length):
         return Cuts(0, 0, 0, ())
     starts = np.cumsum(length) - length + befores[bucket]
@@ -72,24 +72,28 @@ def _begins(cuts: Sequence[Cuts]) -> list[int]:
 
 def write(job: Job, target: Target, befores: dict[int, int], bucket: int, pieces: Iterator[bytes]) -> int:
     """Write the records of a bucket to where they belong, durably."""
-    records = records_of(pieces)
-    if not len(records):
-        return 0
     sources = job.sources()
     begins = np.array(target.begins, np.int64)
-    starts = np.cumsum(records.length) - records.length + befores[bucket]
-    owner = np.searchsorted(begins, starts, "right") - 1
-    for which in np.unique(owner).tolist():
-        mine = np.flatnonzero(owner == which)
+    before, count = befores[bucket], 0
+    written: set[int] = set()
+    for records in records_of(pieces):
+        starts = np.cumsum(records.length) - records.length + before
+        owner = np.searchsorted(begins, starts, "right") - 1
+        data, within = copied(sources, records)
+        if target.zero_versions:
+            tables.zero_versions(data, within[:-1], records.key_length.astype(np.int64))
+        for which in np.unique(owner).tolist():
+            first, end = np.searchsorted(owner, [which, which + 1]).tolist()
+            at = len(target.head) + int(starts[first]) - int(begins[which])
+            with target.disk.open(target.paths[which], "write") as file:
+                file.pwrite(memoryview(data)[int(within[first]) : int(within[end])], at)
+            written.add(which)
+        before += int(within[-1])
+        count += len(records)
+    for which in sorted(written):
         with target.disk.open(target.paths[which], "write") as file:
-            for piece in slices(records.length[mine]):
-                some = records[mine[piece]]
-                data, within = copied(sources, some)
-                if target.zero_versions:
-                    tables.zero_versions(data, within[:-1], some.key_length.astype(np.int64))
-                file.pwrite(data, len(target.head) + int(starts[mine[piece]][0]) - int(begins[which]))
             file.sync()
-    return len(records)
+    return count
 
 
 def write_files(
