@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-from benchmarks import limestone, machine, mpy6a, taskflux, zmqraft
+from benchmarks import limestone, machine, mpy6a, spark, taskflux, zmqraft
 from benchmarks.table import Table
 
 
@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
             mpy6a.run(table, work, mpy6a.QUICK if options.quick else mpy6a.Sizes(), wanted)
         if wanted_dialect("limestone"):
             limestone.run(table, work, limestone.QUICK if options.quick else limestone.Sizes(), wanted)
+        if wanted_dialect("spark"):
+            spark.run(table, work, spark.QUICK if options.quick else spark.Sizes(), wanted)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if not there and not os.listdir(options.directory):

@@ -1,0 +1,155 @@
+"""Spark on the logs of the limestone benchmark: compaction, state and scan, against this process, RocksDB, Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.limestone import FEW_KEYS, VALUE_BYTES, fill
+from benchmarks.limestone import PEER as ROCKSDB
+from benchmarks.limestone import job as run_here
+from benchmarks.table import (
+    MEGABYTES_PER_SECOND,
+    SECONDS_PER_MILLION,
+    Contender,
+    Row,
+    Table,
+    Unit,
+    contest,
+    row,
+)
+
+OURS = "Spark, local[2]"
+HERE = "this process"
+PARQUET = "Spark from Parquet"
+AIM_SECONDS = 8.0  # of work for 10,000,000 entries
+TWICE_MAX = 2.3
+TIMES = Unit("times", more_is_better=False)
+ENTRY_BYTES = 33 + 8 + VALUE_BYTES
+
+NOTES = [
+    "spark: the start of Spark, up to the end of a first job, is in the facts and in no row. The JVM has 1 GB, and each of"
+    " the two Python workers may take 1 GB of addresses: a log of 10,000,000 entries is larger than either.",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything."""
+
+    entries: int = 10_000_000
+    rounds: int = 1
+
+
+QUICK = Sizes(entries=50_000)
+
+
+def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool]) -> None:
+    """Fill the table with every topic that is wanted."""
+    for keys in (sizes.entries, min(FEW_KEYS, sizes.entries // 10)):
+        if wanted(f"spark/sort/{keys}"):
+            table.rows += sort(table, directory, sizes, keys)
+    if wanted("spark/scan"):
+        table.rows += scan(table, directory, sizes)
+    if wanted("spark/twice"):
+        table.rows += twice(table, directory, sizes)
+    table.notes += NOTES
+
+
+def job(table: Table, name: str, directory: str, label: str) -> float:
+    """Seconds of one job; the start of Spark and its memory go to the facts."""
+    command = [sys.executable, "-m", "benchmarks.spark_job", name, directory]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    table.facts[f"start of Spark, before {name}, {label}"] = f"{found['start']:.1f} s"
+    table.facts[f"memory of a Python worker, {name}, {label}"] = f"{found['peak'] / 1e6:,.0f} MB at its peak"
+    return float(found["seconds"])
+
+
+def sort(table: Table, directory: str, sizes: Sizes, keys: int) -> list[Row]:
+    count = sizes.entries
+    place = os.path.join(directory, "log")
+    fill(place, count, keys, channels=2)
+    label = f"{count:,} entries, {'all keys distinct' if keys >= count else f'{keys:,} keys'}"
+
+    def copied(measure: Callable[[str], float]) -> float:
+        copy = os.path.join(directory, "copy")
+        shutil.copytree(place, copy)
+        try:
+            return measure(copy)
+        finally:
+            shutil.rmtree(copy)
+
+    def on_spark(name: str) -> float:
+        return copied(lambda copy: job(table, name, copy, label)) * 1e6 / count
+
+    def here(name: str) -> float:
+        return copied(lambda copy: run_here(table, name, copy, count, label))
+
+    rows = []
+    rocksdb = Contender(ROCKSDB, lambda: run_here(table, "rocksdb", place, count, label))
+    for name, own in (("compact", "compact"), ("state", "open")):
+        ours = Contender(OURS, lambda name=name: on_spark(name))
+        process = Contender(HERE, lambda own=own: here(own))
+        figures = contest(ours, [process, rocksdb], sizes.rounds)
+        compared = f"{name} of {label}: work on Spark; {own} in this process; the same sort in RocksDB"
+        title = f"Spark {name}, {label}"
+        most = AIM_SECONDS * 1e6 / 10_000_000 if name == "compact" else None
+        rows.append(row(title, SECONDS_PER_MILLION, figures, [ROCKSDB], compared=compared, ours_max=most))
+        rows.append(
+            row(f"{title}, against this process", SECONDS_PER_MILLION, figures, [HERE], compared=compared)
+        )
+    shutil.rmtree(place)
+    return rows
+
+
+def scan(table: Table, directory: str, sizes: Sizes) -> list[Row]:
+    """All entries with their payloads to Spark's sink that keeps nothing."""
+    count = sizes.entries
+    place = os.path.join(directory, "log")
+    fill(place, count, count, channels=2)
+    label = f"{count:,} entries"
+    job(table, "to_parquet", place, label)
+
+    def rate(name: str) -> float:
+        return count * ENTRY_BYTES / 1e6 / job(table, name, place, label)
+
+    ours, peer = Contender(OURS, lambda: rate("scan")), Contender(PARQUET, lambda: rate("parquet"))
+    figures = contest(ours, [peer], sizes.rounds)
+    compared = f"{label} to noop; the same rows from Parquet; MB are those of the log"
+    shutil.rmtree(place)
+    shutil.rmtree(place + "-parquet")
+    return [row("Spark scan of entries", MEGABYTES_PER_SECOND, figures, [PARQUET], compared=compared)]
+
+
+def twice(table: Table, directory: str, sizes: Sizes) -> list[Row]:
+    """How much longer twice the data takes."""
+    seconds = {}
+    for count in (sizes.entries, 2 * sizes.entries):
+        place = os.path.join(directory, "log")
+        seconds[count] = []
+        for _ in range(sizes.rounds):
+            fill(place, count, count, channels=2)
+            seconds[count].append(job(table, "compact", place, f"{count:,} entries"))
+            shutil.rmtree(place)
+    less, more = (statistics.median(found) for found in seconds.values())
+    compared = (
+        f"Spark compacts {2 * sizes.entries:,} and {sizes.entries:,} entries: {more:.1f} s and {less:.1f} s"
+    )
+    figures = {"twice the data": [more / less], "the data": [1.0]}
+    return [
+        row(
+            "Spark compact, twice the data",
+            TIMES,
+            figures,
+            ["the data"],
+            compared=compared,
+            ours_max=TWICE_MAX,
+        )
+    ]

@@ -1,0 +1,113 @@
+"""One Spark job in a process of its own: how long Spark took to start, how long the job took, and memory.
+
+    python -m benchmarks.spark_job JOB DIRECTORY
+
+The JVM has 1 GB. Each Python worker may take 1 GB of addresses, which the system enforces. Memory is what the workers
+held for themselves at their peak (RssAnon), the largest of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+from flintlog.pipeline import jobs
+from flintlog.pipeline.session import session
+from flintlog.pipeline.workers import SparkWorkers
+
+MEMORY = {"spark.driver.memory": "1g", "spark.executor.pyspark.memory": "1g"}
+
+
+def compact(spark, directory: str) -> int:
+    return len(jobs.compact(spark, directory))
+
+
+def state(spark, directory: str) -> int:
+    jobs.state(spark, directory).write.format("noop").mode("overwrite").save()
+    return 0
+
+
+def scan(spark, directory: str) -> int:
+    spark.read.format("flintlog").load(directory).write.format("noop").mode("overwrite").save()
+    return 0
+
+
+def to_parquet(spark, directory: str) -> int:
+    spark.read.format("flintlog").load(directory).write.mode("overwrite").parquet(directory + "-parquet")
+    return 0
+
+
+def parquet(spark, directory: str) -> int:
+    spark.read.parquet(directory + "-parquet").write.format("noop").mode("overwrite").save()
+    return 0
+
+
+JOBS = {"compact": compact, "state": state, "scan": scan, "to_parquet": to_parquet, "parquet": parquet}
+
+
+class Peak:
+    """Looks at the Python workers of this session every few milliseconds."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            self.bytes = max([self.bytes, *map(_anonymous_bytes, _workers())])
+
+    def stop(self) -> int:
+        self._stop.set()
+        self._thread.join()
+        return self.bytes
+
+
+def _workers() -> list[int]:
+    """The processes below this one whose command is Spark's Python daemon."""
+    parents, names = {}, {}
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    names[int(entry)] = file.read()
+            except OSError:
+                continue
+    found = []
+    for process, name in names.items():
+        at: int | None = process
+        while at is not None and at != os.getpid():
+            at = parents.get(at)
+        if at is not None and b"pyspark" in name and b"daemon" in name:
+            found.append(process)
+    return found
+
+
+def _anonymous_bytes(process: int) -> int:
+    try:
+        with open(f"/proc/{process}/status") as file:
+            return next((int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon")), 0)
+    except OSError:
+        return 0
+
+
+def main(job: str, directory: str) -> None:
+    begin = time.perf_counter()
+    spark = session("local[2]", **MEMORY)
+    list(SparkWorkers(spark).map(abs, [1, 2]))
+    started = time.perf_counter()
+    peak = Peak()
+    JOBS[job](spark, directory)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"start": started - begin, "seconds": seconds, "peak": peak.stop()}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
