@@ -65,18 +65,18 @@ def operations(rows):
 
 
 def test_queues_are_followed_over_segments_and_behind_snapshots(tmp_path):
-    with QueueStore(tmp_path, soft_limit=2000, hard_limit=2000, snapshot_threshold=1000) as store:
+    with QueueStore(tmp_path, soft_limit=600, hard_limit=600, snapshot_threshold=1000) as store:
         follow = Follow(tmp_path)
         assert follow.step() == []
         seen = []
-        for number in range(60):
+        for number in range(15):
             store.queue().add_many([b"%d" % number * 20] * 3)
             seen += follow.positions()
             assert len(seen) == 3 * (number + 1)
-            if number % 20 == 19:
+            if number % 5 == 4:
                 store.snapshot()
             assert follow.step() == []
-        assert seen == list(range(180))
+        assert seen == list(range(45))
         assert len(json.dumps(follow.place)) < 1000
     first = detect(Disk(), str(tmp_path)).splits(Disk(), str(tmp_path), EntryQuery())[0].first
     assert first > 0  # segments that were delivered are gone
