@@ -309,6 +309,31 @@ def test_who_begins_late_gets_the_compacted_entries_and_who_missed_some_is_told(
         assert early.step() == []
 
 
+def test_a_log_that_is_rotated_between_planning_and_reading_is_read_under_its_new_name(tmp_path):
+    with Datastore(tmp_path, snapshot=False) as store:
+        channel = store.channel()
+        put(channel, "a", "b")
+        store.switch_epoch()
+        follow = Follow(tmp_path)
+        end = follow.advance()
+        planned = follow.follower.pieces(follow.disk, follow.path, {}, end, EntryQuery(), "fail")
+        store.rotate()
+        put(
+            channel, *(f"later {number}" for number in range(50))
+        )  # the old name is that of a larger file now
+        store.switch_epoch()
+        rows = [
+            row["key"]
+            for piece in planned
+            for batch in follow.follower.read(follow.disk, follow.path, piece)
+            for row in batch.to_pylist()
+        ]
+        assert rows == [b"a", b"b"]
+        store.compact()
+        with pytest.raises(ReplacedError, match="the entries of this log"):
+            list(follow.follower.read(follow.disk, follow.path, planned[0]))
+
+
 def test_epochs_are_not_cut_by_limits(tmp_path):
     with Datastore(tmp_path, snapshot=False) as store:
         channel = store.channel()
