@@ -82,6 +82,7 @@ class Piece:
     ] = ()  # entries that must be found here: position, term, checksum
     count: int | None = None  # how many entries there must be; None: not known
     statuses: tuple[str, ...] = ()  # the ones that count, where entries have a status
+    inode: int | None = None  # of the file, where it may get another name
 
 
 class Follower(Protocol):

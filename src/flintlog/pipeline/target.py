@@ -92,10 +92,12 @@ class Target:
 
     def open(self, decided: int | None = None) -> None:
         """Find the last commit, finish its moves and remove what is left over."""
-        for number in self.look(decided):
+        undone = self.look(decided)
+        for number in undone:
             self.disk.unlink(self.place_of(f"{HOME}/{number:08}.json"))
-        self._move()
-        self._clean()
+        if undone:
+            self.disk.sync_directory(self.place_of(HOME))  # before another commit takes the number
+        self._settle()
 
     def look(self, decided: int | None = None) -> list[int]:
         """Find the last commit; returns those that do not count.
@@ -149,11 +151,18 @@ class Target:
                 )
         return found
 
-    def _move(self) -> None:
-        """Give the files of the last commit their names."""
+    def _settle(self) -> None:
+        """Make the directory what the last commit says. A state that was replaced goes first: never twice."""
+        left_over = [name for name in self.disk.list(self.path) if self._is_left_over(name)]
+        for name in left_over:
+            self._remove(name)
+        if left_over:
+            self.disk.sync_directory(
+                self.path
+            )  # or a power failure could bring them back beside the new ones
         moved = False
         for part in self.last.parts:
-            staged = self.place_of(f"{_STAGED}/{part.name}")
+            staged = self.staged(part.name)
             if self.disk.stat(staged) is not None:
                 self.disk.rename(staged, self.place_of(part.name))
                 moved = True
@@ -166,19 +175,17 @@ class Target:
                 )
         if moved:
             self.disk.sync_directory(self.path)
-
-    def _clean(self) -> None:
-        """Remove files of commits that did not happen, and what a newer state replaced."""
         for name in self.disk.list(self.place_of(_STAGED)):
             self._remove(f"{_STAGED}/{name}")
-        for name in self.disk.list(self.path):
-            match = _PART.fullmatch(name)
-            if match is None:
-                continue
-            number = int(match[1])
-            old = self.replaces and self.about["format"] != "delta" and number < self.last.number
-            if number > self.last.number or old:
-                self._remove(name)
+
+    def _is_left_over(self, name: str) -> bool:
+        """Is this a file of a commit that did not happen, or of a state that a newer one replaced?"""
+        match = _PART.fullmatch(name)
+        if match is None:
+            return False
+        number = int(match[1])
+        old = self.replaces and self.about["format"] != "delta" and number < self.last.number
+        return number > self.last.number or old
 
     def _remove(self, name: str) -> None:
         place = self.place_of(name)
@@ -221,8 +228,7 @@ class Target:
     def finish(self, commit: Commit) -> None:
         """The commit counts."""
         self.last = commit
-        self._move()
-        self._clean()
+        self._settle()
 
 
 class Sink(io.RawIOBase):

@@ -18,6 +18,7 @@ entries first (`status` compacted), then the epochs above. One that missed some 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,7 +44,7 @@ from flintlog.core.follow import (
 )
 from flintlog.core.position import span
 from flintlog.dialects.limestone import entries, tables
-from flintlog.dialects.limestone.survey import Survey, survey
+from flintlog.dialects.limestone.survey import Survey, VanishedError, survey
 from flintlog.disk import Disk
 
 # An idle follower moves on when so many epochs came without an entry, so that a later compaction is no loss to it.
@@ -114,6 +115,9 @@ class EpochFollower:
                     _add(result, np.full(counted.num_rows, max(found.low, 0)), counted)
                 else:
                     _add(result, counted.column("position").to_numpy(), counted)
+            again = disk.stat(f"{path}/{part.split.file}")
+            if again != stat:
+                continue  # it was rotated or written to meanwhile: nothing is known of it
             if part.split.start == 0 and part.split.end >= size:
                 self._done[key] = (size, max(greatest, known[1] if known and known[0] == size else -1))
         return result
@@ -147,13 +151,18 @@ class EpochFollower:
                 return result  # the next step begins with the compacted entries
             with_base, delivered = True, None
         asked = EntryQuery(last=(last,), payload=query.payload)
-        for part in _parts(found, delivered, with_base=with_base):
+        inodes = _inodes(disk, path)
+        parts = list(_parts(found, delivered, with_base=with_base))
+        if any(inodes.get(name) != inode for name, inode in _inodes(disk, path).items()):
+            raise VanishedError("logs were rotated while they were listed", file=path, advice="Try again")
+        for part in parts:
             compacted = tables.COMPACTED in part.statuses
             wanted = (
                 EntryQuery(payload=query.payload) if compacted else replace(asked, first=_bound(part.first))
             )
             if not self._is_done(disk, path, part.split, delivered):
-                result.append(Piece(wanted, part.split, statuses=part.statuses))
+                inode = inodes.get(part.split.file)
+                result.append(Piece(wanted, part.split, statuses=part.statuses, inode=inode))
         return result
 
     def _is_done(self, disk: Disk, path: str, split: Split, delivered: int | None) -> bool:
@@ -167,16 +176,33 @@ class EpochFollower:
     def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
         if piece.report is not None:
             yield report_batch(tables.ENTRY_SCHEMA, "limestone", piece.report)
-        if piece.split is None:
+        split = piece.split
+        if split is None:
             return
-        place = f"{path}/{piece.split.file}"
-        stat = disk.stat(place)
-        if stat is None or stat.size < piece.split.end:
-            raise replaced(place, "the entries of this log")
-        for batch in entries.read_split(disk, path, piece.split, piece.query):
+        for batch in looking_again(disk, lambda: self._open(disk, path, piece, split)):
             some = _kept(batch, piece.statuses)
             if some.num_rows:
                 yield some
+
+    def _open(self, disk: Disk, path: str, piece: Piece, split: Split) -> Iterator[pa.RecordBatch]:
+        """The batches of a split, whose file is open and the right one when this returns.
+
+        Rotation gives a log another name, and its old name to a new file.
+        """
+        name = next((name for name, inode in _inodes(disk, path).items() if inode == piece.inode), None)
+        if name is None:
+            raise replaced(f"{path}/{split.file}", "the entries of this log")
+        batches = entries.read_split(disk, path, replace(split, file=name), piece.query)
+        first = list(itertools.islice(batches, 1))
+        if _inodes(disk, path).get(name) != piece.inode:
+            raise VanishedError("this log was rotated while it was opened", file=path, advice="Try again")
+        return itertools.chain(first, batches)
+
+
+def _inodes(disk: Disk, path: str) -> dict[str, int]:
+    """The files of the directory, by what stays when they are renamed."""
+    found = ((name, disk.stat(f"{path}/{name}")) for name in disk.list(path))
+    return {name: stat.identity[1] for name, stat in found if stat is not None and not stat.is_directory}
 
 
 def _look(disk: Disk, path: str) -> Survey:
