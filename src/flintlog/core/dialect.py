@@ -60,6 +60,12 @@ class EntryQuery:
         """How large a piece may be; None: files are read whole, because behind damage nobody knows where one begins."""
         return self.split_bytes if self.on_damage == "fail" else None
 
+    @property
+    def tells_damage(self) -> bool:
+        """Are rows for damage among what is asked for? They have no stream."""
+        asked = self.operations is None or "damage" in self.operations
+        return self.on_damage == "report" and asked and self.streams is None
+
 
 @dataclass(frozen=True, slots=True)
 class Split:

@@ -74,21 +74,19 @@ def read_entries(
 ) -> Iterator[pa.RecordBatch]:
     """The entries of one piece, and what `on_damage` asks for where it is damaged."""
     if split.damage is not None:
-        if query.on_damage == "report":
-            yield from damage_rows(dialect.entry_schema(), split.damage, query)
+        yield from damage_rows(dialect.entry_schema(), split.damage, query)
         return
     try:
         yield from dialect.read_split(disk, path, split, query)
     except (DamageError, UnsupportedError) as error:
         if query.on_damage == "fail":
             raise
-        if query.on_damage == "report":
-            yield from damage_rows(dialect.entry_schema(), _finding(error, split.file), query)
+        yield from damage_rows(dialect.entry_schema(), _finding(error, split.file), query)
 
 
 def damage_rows(schema: pa.Schema, finding: Finding, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    """The row for damage, unless the query asks for other operations, or for a stream, which damage has none of."""
-    if query.streams is not None or not (query.operations is None or DAMAGE in query.operations):
+    """The row for damage, unless the query asks for other rows."""
+    if not query.tells_damage:
         return
     row = {
         "dialect": schema.names[len(COMMON_FIELDS)],

@@ -58,6 +58,8 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
 
 
 def _holds(name: str, query: EntryQuery) -> bool:
+    if query.tells_damage:
+        return True
     if name == lay.SNAPSHOT_FILE:
         return tables.wanted_descriptors(query)
     if query.operations is None:
@@ -125,14 +127,14 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
 
 
 def _read_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    if not tables.wanted_descriptors(query):
+    if not _holds(split.file, query):
         return
     found, error = _descriptors(_view(disk, path, split))
     term = np.array([item.last_id.term for _, _, item in found], np.uint64)
     index = np.array([item.last_id.index for _, _, item in found], np.uint64)
     keep = tables.between(term, index, query)
     chosen = [item for item, wanted in zip(found, keep.tolist(), strict=True) if wanted]
-    if chosen:
+    if chosen and tables.wanted_descriptors(query):
         yield tables.descriptor_batch(chosen, split.file)
     if error is not None and _decides(disk, path, split.file):
         raise Finding(Severity.CORRUPT, error.code, error.message, error.file, error.offset).error(path)
