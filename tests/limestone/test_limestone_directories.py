@@ -360,6 +360,13 @@ def test_a_large_file_is_read_in_ranges_that_together_are_the_whole(tmp_path):
     assert len(entries.splits(Disk(), str(tmp_path), EntryQuery(split_bytes=50))) > 5
 
 
+def test_zeros_behind_entries_are_damage_wherever_a_range_begins(tmp_path):
+    directory = shipped(tmp_path, 2).log(session(1, *"abc", closed=False), tail=bytes(40))
+    for split_bytes in (*range(1, 200, 7), 1 << 20):
+        with pytest.raises(DamageError, match="no record begins here"):
+            rows_of(directory, split_bytes=split_bytes)
+
+
 def test_queries_choose_by_epoch_operation_storage_and_key(tmp_path):
     long_key = b"a key of more than eight bytes"
     directory = shipped(tmp_path, 3).log(
