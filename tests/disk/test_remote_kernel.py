@@ -127,6 +127,20 @@ def test_an_address_of_fsspec_is_opened_and_matched(tmp_path):
         expand(["memory://logs/none-*"])
 
 
+def test_a_server_that_does_not_answer_is_told_with_the_address():
+    storage = {
+        "endpoint_override": "127.0.0.1:9",
+        "scheme": "http",
+        "access_key": "test",
+        "secret_key": "test",
+        "region": "us-east-1",
+    }
+    disk, path = locate("s3://bucket/log", tuple(storage.items()))
+    with pytest.raises(DiskError, match=r"^s3://bucket/log: stat failed: .*Could not connect") as caught:
+        detect(disk, path)
+    assert "Check the address, the network and the credentials" in str(caught.value)
+
+
 def test_what_cannot_be_opened_is_told():
     with pytest.raises(UsageError, match="Protocol not known: nosuch"):
         locate("nosuch://host/log")

@@ -133,6 +133,6 @@ def _as_os_errors() -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, str(error)) from error
     except OSError as error:
-        raise OSError(error.errno or errno.EIO, error.strerror or str(error)) from error
+        raise OSError(error.errno or errno.EREMOTE, error.strerror or str(error)) from error
     except Exception as error:
-        raise OSError(errno.EIO, f"{type(error).__name__}: {error}") from error
+        raise OSError(errno.EREMOTE, f"{type(error).__name__}: {error}") from error

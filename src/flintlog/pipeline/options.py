@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from flintlog.core.dialect import SPLIT_BYTES, Dialect, EntryQuery, OnDamage, detect, dialect
 from flintlog.core.position import Position, parse_position
 from flintlog.errors import UsageError
-from flintlog.pipeline.paths import Storage, expand, is_remote, local_path, locate
+from flintlog.pipeline.paths import Storage, at_once, expand, local_path, locate
 
 View = Literal["entries", "state", "files", "findings"]
 
@@ -25,7 +24,6 @@ _OF_VIEW: dict[View, tuple[str, ...]] = {
 _STORAGE = "storage."  # what begins so is for the file system
 _EDITIONS = ("designed", "shipped")
 _ON_DAMAGE: tuple[OnDamage, ...] = ("fail", "stop", "report")
-_REMOTE_THREADS = 16
 
 Word = TypeVar("Word", bound=str)
 _OF_CATALOG = "provider"  # a table of a catalog comes with all its properties among the options
@@ -130,10 +128,7 @@ def _dialects(values: Mapping[str, str], sources: tuple[str, ...], storage: Stor
     def find(source: str) -> Dialect:
         return detect(*locate(source, storage))
 
-    if not any(map(is_remote, sources)):
-        return tuple(find(source).name for source in sources)
-    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-        return tuple(found.name for found in pool.map(find, sources))
+    return tuple(found.name for found in at_once(find, sources, sources))
 
 
 def _refuse_other_edition(read: ReadOptions, wanted: str) -> None:

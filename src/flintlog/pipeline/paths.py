@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 Storage = tuple[tuple[str, str], ...]  # options of a remote file system, such as ("region", "eu-central-1")
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+_REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MAGIC = re.compile(r"[*?[]")
 
@@ -47,6 +52,14 @@ def local_path(address: str) -> str:
     if address.startswith("file:"):
         return Disk.resolve("/" + address.removeprefix("file:").lstrip("/"))
     return Disk.resolve(address)
+
+
+def at_once(act: Callable[[T], R], each: Sequence[T], addresses: Iterable[str]) -> list[R]:
+    """`act` for each, in order; several at a time where addresses are remote and most of the time is waiting."""
+    if not any(map(is_remote, addresses)):
+        return [act(one) for one in each]
+    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+        return list(pool.map(act, each))
 
 
 def expand(addresses: Iterable[str], storage: Storage = ()) -> tuple[str, ...]:

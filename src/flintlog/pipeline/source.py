@@ -21,7 +21,7 @@ from flintlog.core.dialect import Split, dialect
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.filters import Scope, narrow_entries, narrow_state
 from flintlog.pipeline.options import ReadOptions, read_options
-from flintlog.pipeline.paths import locate
+from flintlog.pipeline.paths import at_once, locate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,15 +155,17 @@ class EntriesReader(_Reader):
         self.scope = Scope(replace(read.query, payload=read.query.payload and "payload" in schema.names))
 
     def partitions(self) -> list[InputPartition]:
+        planned = at_once(self._plan, list(self._directories()), self.options.sources)
+        return packed([piece for pieces in planned for piece in pieces], self.scope.query.split_bytes)
+
+    def _plan(self, directory: tuple[str, str]) -> list[Piece]:
         from flintlog.core.entries import plan_entries
 
-        planned: list[Piece] = []
-        for source, name in self._directories():
-            with _naming(source):
-                disk, path = locate(source, self.options.storage)
-                splits = plan_entries(dialect(name), disk, path, self.scope.query)
-            planned += [Piece(source, name, split) for split in splits if self.scope.holds(split.file)]
-        return packed(planned, self.scope.query.split_bytes)
+        source, name = directory
+        with _naming(source):
+            disk, path = locate(source, self.options.storage)
+            splits = plan_entries(dialect(name), disk, path, self.scope.query)
+        return [Piece(source, name, split) for split in splits if self.scope.holds(split.file)]
 
     def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
         from flintlog.core.entries import read_entries
