@@ -8,12 +8,12 @@ import pytest
 from in_process import entries_in_process, rows
 from tests.every_directory import every_directory
 
-from flintlog.core.dialect import EntryQuery, detect, dialect_names, no_progress
+from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names, no_progress
 from flintlog.core.entries import COMMON_FIELDS, plan_entries, read_entries
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.pipeline.options import read_options
-from flintlog.pipeline.source import EntriesReader, arrow_schema
+from flintlog.pipeline.source import EntriesReader, Piece, arrow_schema, packed
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +64,12 @@ def test_files_and_findings_of_every_directory_are_those_of_the_engine(load, dir
         assert found[path] == inventory(path, view), path
     told = {(row["dialect"], row["edition"]) for group in found.values() for row in group}
     assert {name for name, _ in told} == set(dialect_names())
-    assert {("limestone", "designed"), ("limestone", "shipped"), ("taskflux", "shipped"), ("mpy6a", None)} <= told
+    assert {
+        ("limestone", "designed"),
+        ("limestone", "shipped"),
+        ("taskflux", "shipped"),
+        ("mpy6a", None),
+    } <= told
     assert sum(map(len, found.values())) > 150
 
 
@@ -119,7 +124,25 @@ def test_pushed_filters_hold_for_rows_of_damage(load, directories):
 
 
 def test_pieces_of_any_size_give_the_same_rows(load, segmented):
-    assert rows(load(segmented, split_bytes="1000")) == entries_in_process(segmented)
+    frame = load(segmented, split_bytes="1000")
+    assert rows(frame) == entries_in_process(segmented)
+    assert frame.rdd.getNumPartitions() > 2 * len(list((segmented / "data/log").iterdir()))
+
+
+def test_tasks_are_of_even_size_and_in_order():
+    def piece(number, size):
+        return Piece("a", "taskflux", Split(f"{number}", 0, size, number, None))
+
+    sizes = [64 << 20] * 40 + [1] * 500 + [3 << 20, 70 << 20] * 20
+    pieces = [piece(number, size) for number, size in enumerate(sizes)]
+    tasks = packed(pieces, 64 << 20)
+    assert [one for task in tasks for one in task.pieces] == pieces
+    weights = [sum(one.weight for one in task.pieces) for task in tasks]
+    assert all(
+        weight <= 64 << 20 or len(task.pieces) == 1 for weight, task in zip(weights, tasks, strict=True)
+    )
+    assert len(tasks) < 40 + 500 // 100 + 40
+    assert packed([], 64 << 20) == []
 
 
 def test_a_thousand_directories_are_planned_and_read_in_few_tasks(load, tmp_path, directories):
