@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pyarrow.fs import LocalFileSystem
 from tests.every_directory import every_directory
 
 from flintlog.core.dialect import EntryQuery, detect
@@ -16,6 +17,7 @@ from flintlog.dialects.taskflux.entries import COMMIT_BYTES_MAX
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.disk import Disk
+from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DamageError, FlintlogError, NotALogError, UnsupportedError
 
 DISK = Disk()
@@ -112,6 +114,20 @@ def test_a_large_file_is_cut_evenly_and_gives_the_same_rows(make, tmp_path):
         assert len(most) > 400_000 // split_bytes
         assert [piece.end for piece in most[:-1]] == [piece.start for piece in most[1:]]
         assert all(piece.end - piece.start < split_bytes + 1100 for piece in most[1:-1])
+
+
+@pytest.mark.parametrize("make", [queues, sessions, keys])
+@pytest.mark.parametrize("window", [40, 1000])
+def test_a_walk_in_windows_cuts_at_the_same_places(make, window, tmp_path, monkeypatch):
+    make(tmp_path)
+    path, query = str(tmp_path), replace(WHOLE, split_bytes=20_000)
+    found = detect(DISK, path)
+    expected = found.splits(DISK, path, query)
+    monkeypatch.setattr("flintlog.dialects.taskflux.scan._WINDOW", window)
+    monkeypatch.setattr("flintlog.dialects.mpy6a.entries._WINDOW", window)
+    monkeypatch.setattr("flintlog.dialects.limestone.entries._SLACK", window - 40)
+    # A disk that cannot map: what lies outside of a window is zeros.
+    assert found.splits(Disk(RemoteKernel(LocalFileSystem(), "")), path, query) == expected
 
 
 @pytest.mark.parametrize("make", [queues, peer])
