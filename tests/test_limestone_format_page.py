@@ -1,4 +1,4 @@
-"""docs/formats/limestone.md says of every finding what verify and opening really do, and of every record its size."""
+"""docs/formats/limestone.md says of every finding what verify, reading and repair do, and of every record its size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from flintlog.errors import FlintlogError
 
 PAGE = ROOT / "docs" / "formats" / "limestone.md"
 SOURCES = sorted((ROOT / "src" / "flintlog" / "dialects" / "limestone").rglob("*.py"))
-ROWS = dict(re.findall(r"^\| `([a-z-]+)` \| (\w+ \| .*? \| \w+) \|$", PAGE.read_text(), re.MULTILINE))
+ROWS = dict(
+    re.findall(r"^\| `([a-z-]+)` \| (\w+ \| .*? \| \w+ \| [\w ]+) \|$", PAGE.read_text(), re.MULTILINE)
+)
 KINDS = "manifest|catalog|compacted|epoch|torn|not|entry|snippet|left|blob|odd"
 ONE_WORD = {"leftover", "foreign"}
 
@@ -39,15 +41,18 @@ def test_every_code_has_a_row_and_a_directory_that_shows_it():
 
 
 @pytest.mark.parametrize(("code", "make"), CASES)
-def test_the_row_says_what_verify_and_opening_do(code, make, tmp_path):
+def test_the_row_says_what_verify_reading_and_repair_do(code, make, tmp_path):
     make(tmp_path / "root")
-    severity, _, opening = ROWS[code].split(" | ")
+    severity, _, reading, repair = ROWS[code].split(" | ")
     findings = DIALECT.verify(Disk(), str(tmp_path / "root"), no_progress).findings
     assert {item.severity for item in findings if item.code == code} == {severity}
-    assert opened(tmp_path / "root") == opening
+    assert read(tmp_path / "root") == reading
+    plan = DIALECT.plan_repair(Disk(), str(tmp_path / "root"))
+    actions = " and ".join(dict.fromkeys(step.action for step in plan.steps)) or "nothing"
+    assert ("refuses" if plan.refusal else actions) == repair
 
 
-def opened(root) -> str:
+def read(root) -> str:
     try:
         list(DIALECT.state(Disk(), str(root), None))
     except FlintlogError:

@@ -13,11 +13,13 @@ from flintlog.dialects.limestone.store.auto import Automatic
 PAGE = ROOT / "docs" / "limestone.md"
 
 
-def test_the_example_prints_what_the_page_shows(tmp_path, monkeypatch, capsys):
+def test_the_examples_print_what_the_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    [block] = [block for block in blocks(PAGE) if block.language == "python"]
-    exec(compile(block.text, PAGE.name, "exec"), {})
-    assert capsys.readouterr().out == block.output
+    examples = [block for block in blocks(PAGE) if block.language == "python"]
+    assert len(examples) == 2
+    for block in examples:
+        exec(compile(block.text, PAGE.name, "exec"), {})
+        assert capsys.readouterr().out == block.output
 
 
 def test_every_call_in_the_table_is_there():

@@ -8,6 +8,7 @@ to do next. The command line turns the class into an exit status.
 from __future__ import annotations
 
 import errno as _errno
+from typing import Any
 
 EXIT_OK = 0
 EXIT_REPAIRABLE = 1
@@ -51,6 +52,15 @@ class FlintlogError(Exception):
         place = self.place
         text = f"{place}: {self.what()}" if place else self.what()
         return f"{text}. {self.advice}" if self.advice else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args), self.__dict__  # so that it travels between processes
+
+
+def _rebuilt(kind: type[FlintlogError], arguments: tuple[Any, ...]) -> FlintlogError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    return error
 
 
 class UsageError(FlintlogError, ValueError):

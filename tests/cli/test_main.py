@@ -23,7 +23,7 @@ def run(*arguments, **options):
 
 
 def directory_verbs():
-    extra = {"migrate": ("--edition", "designed", "--to", "elsewhere")}
+    extra = {"migrate": ("--edition", "designed", "--to", "elsewhere"), "export": ("elsewhere",)}
     return [(verb.name, *extra.get(verb.name, ())) for verb in VERBS if verb.takes_directory]
 
 
@@ -66,7 +66,7 @@ def test_the_help_of_every_verb_has_an_example_that_parses(verb, capsys):
         ["dump", "queues", "--limit", "-1"],
         ["state", "queues", "--as-of", "1.5"],
         ["repair", "queues", "--apply", "--dry-run"],
-        ["migrate", "queues"],
+        ["migrate", "queues", "--edition"],
     ],
 )
 def test_wrong_usage_exits_with_2_and_prints_nothing_on_stdout(arguments, capsys):

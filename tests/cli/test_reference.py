@@ -18,5 +18,5 @@ def test_every_verb_and_option_has_its_line():
     text = reference()
     for verb in VERBS:
         assert f"\n## {verb.name}\n" in text
-    for option in ("`--as-of POSITION`", "`--hex`", "`--to NEWDIR` (required)", "`--dry-run`", "`--apply`"):
+    for option in ("`--as-of POSITION`", "`--hex`", "`--to NEWDIR`", "`--dry-run`", "`--apply`"):
         assert f"| {option} |" in text

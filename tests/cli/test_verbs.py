@@ -8,6 +8,9 @@ import pytest
 
 from flintlog.cli import contract
 from flintlog.cli.main import main
+from flintlog.core.dialect import dialect, dialect_names
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError
 from golden_cases import GOLDEN, cases, expected, materialise, snapshot_of
 
 CLEAN = [
@@ -410,6 +413,18 @@ def test_migrate_refuses_a_place_that_is_not_empty(tmp_path, flintlog):
     assert status == 3
     assert len(talk.splitlines()) == 1
     assert [path.name for path in target.iterdir()] == ["letter.txt"]
+
+
+def test_migrate_in_place_is_refused_where_a_dialect_has_no_versions(tmp_path, flintlog):
+    log = materialise("single-segment", tmp_path)
+    before = snapshot_of(log)
+    status, _, talk = flintlog("migrate", log)
+    assert (status, len(talk.splitlines()), snapshot_of(log)) == (3, 1, before)
+    assert "taskflux has no versions" in talk
+    for name in dialect_names():
+        if name != "limestone":
+            with pytest.raises(RefusedError, match=f"{name} has no versions"):
+                dialect(name).plan_upgrade(Disk(), str(log))
 
 
 def test_migrate_to_an_edition_that_does_not_exist_is_wrong_usage(tmp_path, flintlog):

@@ -11,6 +11,7 @@ from typing import Any
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file
+from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 
@@ -350,6 +351,29 @@ def migrates(disk: Disk, history: History[Item]) -> None:
         app.switch()
 
 
+def switches_by_itself(disk: Disk, history: History[Item]) -> None:
+    """Epochs of the automatic mode; closing it makes durable what was put. No switch comes by the clock."""
+    with opened(disk, snapshot=False) as store:
+        history.opened(store.switch_epoch)
+        for key in (b"a", b"b"):
+            with store.automatic(interval=3600) as auto:
+                first = Written(store.epoch, ((1, key, b"1"),))
+                history.issue(first)
+                auto.put(1, key, b"1")
+                auto._switch()
+                history.acknowledge(first)
+                second = Written(store.epoch, ((1, key, b"2"), (2, key, b"3")))
+                history.issue(second)
+                auto.put(1, key, b"2")
+                auto.put_many(2, [key], [b"3"])
+            history.acknowledge(second)
+
+
+def upgrades(disk: Disk, history: History[Item]) -> None:
+    """The same by the verb."""
+    plan_upgrade(disk, ROOT).apply()
+
+
 def _of(edition: str, *runs: Callable[..., None]) -> list[Scenario[Item]]:
     return [
         Scenario(f"{edition}-{run.__name__.replace('_', '-')}", partial(run, edition=edition)) for run in runs
@@ -363,10 +387,12 @@ SUITE = Suite(
         *_of("designed", life, opens_again, rotates, compacts, is_aborted),
         Scenario("goes-on-without-an-epoch-file", migrates, prepare=begun_epochs),
         Scenario("migrates", migrates, prepare=first_version),
+        Scenario("upgrades", upgrades, prepare=first_version),
         Scenario("migrates-shipped", migrates, prepare=fifth_version),
         *_of("shipped", opens_again, rotates, is_aborted),
         Scenario("shipped-compacts", compacts_again, prepare=partial(compacted_once, edition="shipped")),
         Scenario("rolls-epochs", rolls_epochs),
+        Scenario("switches-by-itself", switches_by_itself),
         Scenario("keeps-blobs", keeps_blobs),
         Scenario("goes-on-with-the-compacted-file-before", goes_on, prepare=only_previous),
         Scenario("goes-on-with-the-catalog-before", goes_on, prepare=only_back),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.crash import limestone_store, limestone_upkeep, promises
+from tests.crash import limestone_backup, limestone_original, limestone_store, limestone_upkeep, promises
 
 from flintlog.dialects.limestone.store import (
     Datastore,
+    backup,
     blobs,
     channel,
     compaction,
@@ -21,9 +22,15 @@ from flintlog.testing import kill_rounds, nothing_lost_nothing_invented
 
 SUITES = (
     limestone_store.SUITE,
+    limestone_original.SUITE,
     limestone_upkeep.COMPACT,
     limestone_upkeep.REPAIR,
     limestone_upkeep.CONVERT,
+    limestone_backup.RESTORE_FILES,  # the quick ones first: the proof goes through them in this order
+    limestone_backup.RESTORE,
+    limestone_backup.RESTORE_EPOCH,
+    limestone_backup.CHAIN,
+    limestone_backup.BACKUP,
 )
 IMAGES_MIN = 5_000
 
@@ -43,7 +50,7 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, blobs, channel, compaction, creation, datastore, epoch_file, healing, snapshot)
+    modules = (disk, backup, blobs, channel, compaction, creation, datastore, epoch_file, healing, snapshot)
     promises.assert_every_sync_is_needed(SUITES, modules, record_property)
 
 

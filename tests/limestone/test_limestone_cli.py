@@ -6,10 +6,17 @@ import json
 
 import pytest
 from tests.golden_cases import snapshot_of
+from tests.limestone.directories import Directory, session
 from tests.limestone.recorded import lay_out, rows_of
 
 from flintlog.cli.main import main
+from flintlog.core.dialect import no_progress
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.dialect import DIALECT
+from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.limestone.store import Datastore
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError
 
 
 @pytest.fixture
@@ -204,6 +211,70 @@ def test_migrate_refuses_before_it_writes(log, run, tmp_path):
         assert text in run("migrate", source, "--edition", edition, "--to", target)[2]
         assert not target.exists()
     assert run("migrate", log("c01_basic_multichannel"), "--edition", "designed", "--to", path)[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("edition", "version", "steps"),
+    [
+        ("designed", 1, ["rename", "write", "remove"]),
+        ("shipped", 6, ["write"]),
+        ("shipped", 5, ["write", "rename"]),
+    ],
+)
+def test_migrate_upgrades_a_directory_in_its_place(edition, version, steps, run, tmp_path):
+    path = tmp_path / "log"
+    old = Directory(path, edition).start(1).log(session(1, "a", "b"))
+    old.write(lay.MANIFEST_FILE, (Manifest(1) if version == 1 else Manifest(version, "1.1", "u")).encode())
+    before = snapshot_of(path)
+    status, (plan,), _ = run("migrate", path, "--dry-run", "--json")
+    assert (status, [step["action"] for step in plan["steps"]]) == (0, steps)
+    assert plan["facts"] == {"edition": edition, "from": version, "to": lay.VERSION_OF[edition]}
+    assert snapshot_of(path) == before
+    status, _, text = run("migrate", path)
+    assert (status, f"version {version} became version {lay.VERSION_OF[edition]}" in text) == (0, True)
+    assert lay.decode_manifest((path / lay.MANIFEST_FILE).read_bytes()).version == lay.VERSION_OF[edition]
+    assert len(run("state", path, "--json")[1]) == 2
+    status, _, text = run("migrate", path)
+    assert (status, "nothing to upgrade" in text) == (3, True)
+
+
+def test_migrate_needs_both_words_or_none(log, run, tmp_path):
+    path = log("c01_basic_multichannel")
+    for words in (("--edition", "designed"), ("--to", tmp_path / "new")):
+        status, _, text = run("migrate", path, *words)
+        assert (status, "both --edition and --to" in text) == (2, True)
+    assert run("migrate", log("c11_truncated_durable_entry"))[0] == 3
+
+
+def test_verify_of_a_live_directory_looks_again(tmp_path, monkeypatch):
+    """A session that ended and whose epoch is about to be durable, and an epoch record that is half there."""
+    with Datastore(tmp_path) as store:
+        with store.channel().session() as session:
+            session.put(1, b"a", b"1")
+        epoch = tmp_path / lay.EPOCH_FILE
+        epoch.write_bytes(lay.encode_durable(1)[:4])
+        for look in (DIALECT.inspect, lambda disk, path: DIALECT.verify(disk, path, no_progress)):
+            stays = look(Disk(), str(tmp_path))
+            assert {item.code for item in stays.findings} == {"not-durable", "epoch-torn"}
+            assert stays.verdict == "repairable"
+            disk = Disk()
+            monkeypatch.setattr(disk, "pause", lambda _: epoch.write_bytes(lay.encode_durable(1)))
+            passes = look(disk, str(tmp_path))
+            assert (passes.verdict, {item.severity for item in passes.findings}) == ("clean", {"note"})
+            epoch.write_bytes(lay.encode_durable(1)[:4])
+
+
+def test_without_its_epoch_file_a_directory_is_not_forgotten(log, run):
+    """A store that opens would mark every session; reading shows what the original shows: nothing."""
+    path = log("c20_epoch_missing")
+    before = snapshot_of(path)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="flintlog repair"):
+            Datastore(path)
+    assert snapshot_of(path) == before
+    assert run("state", path, "--json")[1] == []
+    assert run("repair", path, "--apply")[0] == 0
+    assert len(run("state", path, "--json")[1]) == 3
 
 
 def test_the_upkeep_verbs_need_the_directory_for_themselves(log, run, tmp_path):

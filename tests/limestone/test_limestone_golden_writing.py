@@ -164,10 +164,12 @@ OPENED = {
 }
 # Version 1 belongs to both editions; ours becomes version 2 of the designed one.
 DESIGNED = "c34_log05_v1_migration"
+# Without an epoch file it marks every session and comes up empty; a store of ours refuses to.
+FORGETS = "c20_epoch_missing"
 AFTER = [
     case
     for case, variant in every()
-    if variant == "dir_after" and case != DESIGNED and not aborted(case, "dir")
+    if variant == "dir_after" and case not in (DESIGNED, FORGETS) and not aborted(case, "dir")
 ]
 
 

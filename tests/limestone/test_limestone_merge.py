@@ -14,7 +14,7 @@ from flintlog.columns.compile import Kernel
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import merge, passes, scan
 from flintlog.dialects.limestone.layout import Entry
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Merge, Source, by_bytes, numeric
+from flintlog.dialects.limestone.merge import BASE, REMOVE, Merge, Source, Sources, by_bytes, numeric
 from flintlog.dialects.limestone.passes import CANDIDATE_SIZE, Passes
 
 STORAGES = st.sampled_from([0, 1, 2, 256, 2**32, 2**64 - 1])
@@ -33,7 +33,7 @@ def merged(files: list[list[Entry]], bases: int = 0, order=numeric, memory=1 << 
     for data in raw:
         sources.append(Source(memoryview(data), start))
         start += len(data)
-    machine = Merge(sources, 2, order)
+    machine = Merge(Sources(sources), 2, order)
 
     def stream(which):
         source = sources[which]
@@ -41,15 +41,15 @@ def merged(files: list[list[Entry]], bases: int = 0, order=numeric, memory=1 << 
             flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
             flags |= np.uint8(BASE if which < bases else 0)
             yield merge.candidates(
-                machine.groups, source, entries.storage, entries.offset, entries.key, entries.key_length,
-                entries.prefix, entries.major, entries.minor, flags,
+                machine.groups, source, entries.storage, entries.offset, entries.length, entries.key,
+                entries.key_length, entries.prefix, entries.major, entries.minor, flags,
             )  # fmt: skip
 
     run = Passes(machine, lambda: [stream(which) for which in range(len(sources))], memory)
     rows = []
     for part in run:
         for address in part.address.tolist():
-            which = int(machine.source_of(np.array([address], np.uint64))[0])
+            which = int(machine.sources.of(np.array([address], np.uint64))[0])
             entry, _ = lay.decode(raw[which], address - sources[which].start)
             rows.append((entry.storage, entry.key, entry))
     return rows, run.count
@@ -143,7 +143,7 @@ def test_a_log_of_updates_needs_no_second_pass():
 
 
 def test_a_source_that_fails_fails_the_merge():
-    machine = Merge([Source(memoryview(b""), 0)], 2)
+    machine = Merge(Sources([Source(memoryview(b""), 0)]), 2)
 
     def broken():
         raise OSError("gone")

@@ -568,7 +568,7 @@ def test_superseded_files_stay_when_they_are_to_be_kept(opened, edition):
 
 
 def test_compacted_files_of_the_designed_edition_are_a_set_with_new_names(opened):
-    store = opened(compacted_bytes=1, memory_bytes=1 << 20)
+    store = opened(compacted_bytes=1 << 20, memory_bytes=1 << 20)
     with store.channel().session() as session:
         session.put_many(1, [b"%06d" % number for number in range(200_000)], [b"x"] * 200_000)
     store.switch_epoch()

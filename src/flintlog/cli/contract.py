@@ -73,3 +73,37 @@ PLAN_FIELDS: Fields = (
     ("applied", "whether the plan was carried out"),
     ("done", "one sentence that says what was done, or null"),
 )
+
+EXPORT_FIELDS: Fields = (
+    ("source", "the log directory"),
+    ("target", "the directory of the export"),
+    ("dialect", "the dialect of the directory"),
+    ("view", "`entries` or `state`"),
+    ("format", "`parquet`, `ndjson` or `delta`"),
+    ("commit", "the number of this run's commit, or null when nothing was new"),
+    ("rows", "how many rows it added; 0 with `--dry-run`"),
+    ("bytes", "bytes of its files"),
+    ("files", "names of its files in the target"),
+    ("position", "everything up to here is exported, or null"),
+)
+
+DIFF_FIELDS: Fields = (
+    ("dialect", "the dialect of the replicas"),
+    ("compared", "`entries`, or `state` where entries cannot be compared"),
+    (
+        "replicas",
+        "a list of {`source`, `last`, `rows` compared, `missing`: what others have, `alone`: what no other has}",
+    ),
+    ("first", "the position from which on entries are compared, or null"),
+    ("last", "the last position that all have; of states the one at which they are compared"),
+    ("differing", "how many entries or keys contradict each other"),
+    (
+        "divergence",
+        "the first of them: an object with `position` (mpy6a also `term`; limestone `stream` and `key`), or null",
+    ),
+    ("verdict", "`equal`, `behind` (one is the beginning of another) or `diverged`"),
+    (
+        "rows",
+        "the first differences, up to `--limit`: where, `differs` (or missing), and the `sources` that have it",
+    ),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress
 from flintlog.cli.verb import LogDirectory, Verb, no_options
@@ -18,8 +19,8 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
 
 def _verify(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    with progress("verify") as tick:
-        inventory = log.dialect.verify(log.disk, log.path, tick)
+    with workers(arguments) as who, progress("verify") as tick:
+        inventory = log.dialect.verify(log.disk, log.path, tick, who)
     output.verification(inventory)
     return inventory.exit_status
 
@@ -43,7 +44,11 @@ VERIFY = Verb(
         "Reads every byte and checks everything the dialect knows. Changes nothing and works on a live "
         "directory. The exit status is the verdict: 0 clean, 1 repairable, 3 corrupt, 4 unsupported."
     ),
-    examples=("flintlog verify queues", "flintlog verify queues --json"),
-    add_options=no_options,
+    examples=(
+        "flintlog verify queues",
+        "flintlog verify queues --json",
+        "flintlog verify store --engine spark",
+    ),
+    add_options=engine_options,
     run=_verify,
 )

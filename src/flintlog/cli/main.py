@@ -15,15 +15,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from flintlog.cli.demo import DEMO
+from flintlog.cli.diff import DIFF
 from flintlog.cli.dump import DUMP
+from flintlog.cli.export import EXPORT
 from flintlog.cli.look import INSPECT, VERIFY
 from flintlog.cli.output import choose_output
 from flintlog.cli.state import STATE
+from flintlog.cli.tail import TAIL
 from flintlog.cli.upkeep import COMPACT, MIGRATE, REPAIR, SNAPSHOT
 from flintlog.cli.verb import Verb
 from flintlog.errors import EXIT_REFUSED, FlintlogError
 
-VERBS: tuple[Verb, ...] = (INSPECT, DUMP, STATE, VERIFY, REPAIR, SNAPSHOT, COMPACT, MIGRATE, DEMO)
+VERBS: tuple[Verb, ...] = (
+    INSPECT,
+    DUMP,
+    TAIL,
+    STATE,
+    VERIFY,
+    REPAIR,
+    SNAPSHOT,
+    COMPACT,
+    MIGRATE,
+    EXPORT,
+    DIFF,
+    DEMO,
+)
 
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
@@ -33,7 +49,7 @@ _HELP_WIDTH = 80
 EXIT_STATUSES = """\
 exit status:
   0  fine
-  1  damage found, and repairable
+  1  damage found, and repairable; or replicas that differ
   2  wrong usage
   3  damage that needs a decision, or an operation refused
   4  not a log directory, or a version this release does not know"""

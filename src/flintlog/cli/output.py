@@ -38,6 +38,9 @@ class Output(Protocol):
     def fields(self, fields: Iterable[ByteField]) -> None:
         """Annotated bytes."""
 
+    def summary(self, value: dict[str, Any], words: Iterable[str]) -> None:
+        """What a job found or did: as an object, or in a few lines."""
+
     def plan(self, plan: Plan, *, apply: bool) -> None:
         """What would be done; with `apply` it is done, and said so."""
 
@@ -90,6 +93,9 @@ class JsonOutput:
                     "meaning": field.meaning,
                 }
             )
+
+    def summary(self, value: dict[str, Any], words: Iterable[str]) -> None:
+        self._object(value)
 
     def plan(self, plan: Plan, *, apply: bool) -> None:
         done = plan.apply() if apply else None
@@ -157,6 +163,10 @@ class TextOutput:
                 self._line(visible(file), Style.BOLD)
             for line in _hex_lines(field):
                 self._line(self._screen.line([(line, None)]))
+
+    def summary(self, value: dict[str, Any], words: Iterable[str]) -> None:
+        for line in words:
+            self._line(line)
 
     def plan(self, plan: Plan, *, apply: bool) -> None:
         self._line(f"{plan.verb} {visible(plan.path)} ({plan.dialect})", Style.BOLD)

@@ -16,10 +16,13 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "inspect": ("One object", contract.INVENTORY_FIELDS),
     "verify": ("One object, the same as of `inspect`", contract.INVENTORY_FIELDS),
     "dump": ("One object per entry", contract.ENTRY_FIELDS),
+    "tail": ("One object per entry, as of `dump`", contract.ENTRY_FIELDS),
     "repair": ("One object", contract.PLAN_FIELDS),
     "snapshot": ("One object", contract.PLAN_FIELDS),
     "compact": ("One object", contract.PLAN_FIELDS),
     "migrate": ("One object", contract.PLAN_FIELDS),
+    "export": ("One object", contract.EXPORT_FIELDS),
+    "diff": ("One object", contract.DIFF_FIELDS),
 }
 
 _INTRODUCTION = """\
@@ -85,8 +88,7 @@ def _words_of(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{action.metavar}`"
     value = f" {action.metavar}" if action.nargs != 0 else ""
-    words = ", ".join(f"`{option}{value}`" for option in action.option_strings)
-    return f"{words} (required)" if action.required else words
+    return ", ".join(f"`{option}{value}`" for option in action.option_strings)
 
 
 def _json(verb: Verb) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.rows import row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, position
@@ -16,12 +17,19 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="POSITION",
         help="the state after this position instead of the newest",
     )
+    engine_options(parser)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     columns = log.dialect.state_schema().names
-    output.rows(columns, row_chunks(log.dialect.state(log.disk, log.path, arguments.as_of)))
+    with workers(arguments) as who:
+        if who is None:
+            batches = log.dialect.state(log.disk, log.path, arguments.as_of)
+        else:
+            frame = log.dialect.state_frame(log.disk, log.path, arguments.as_of, who)
+            batches = iter(frame.toArrow().to_batches())
+        output.rows(columns, row_chunks(batches))
     return 0
 
 
@@ -32,7 +40,11 @@ STATE = Verb(
         "Shows the live state in the dialect's order. Changes nothing and works on a live directory. With "
         "--json one object per line; its fields are a contract."
     ),
-    examples=("flintlog state queues", "flintlog state queues --as-of 120 --json"),
+    examples=(
+        "flintlog state queues",
+        "flintlog state queues --as-of 120 --json",
+        "flintlog state store --engine spark --json",
+    ),
     add_options=_add_options,
     run=_run,
 )

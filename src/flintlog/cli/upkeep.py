@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.verb import LogDirectory, Verb, position
 from flintlog.core.dialect import GivenState
@@ -60,6 +61,7 @@ def _snapshot_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the state itself, where only the application knows it (zmqraft); - is the standard input",
     )
+    engine_options(parser)
     _dry_run_option(parser)
 
 
@@ -97,30 +99,43 @@ def _standard_input() -> Iterator[bytes]:
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
-    plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of, given)
-    _carry_out(plan, output, apply=not arguments.dry_run)
+    with workers(arguments) as who:
+        plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of, given, who)
+        _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    plan = log.dialect.plan_compact(log.disk, log.path)
-    _carry_out(plan, output, apply=not arguments.dry_run)
+    with workers(arguments) as who:
+        plan = log.dialect.plan_compact(log.disk, log.path, who)
+        _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 
+def _compact_options(parser: argparse.ArgumentParser) -> None:
+    engine_options(parser)
+    _dry_run_option(parser)
+
+
 def _migrate_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--edition", required=True, metavar="EDITION", help="the edition to write: designed or shipped"
-    )
-    parser.add_argument("--to", required=True, metavar="NEWDIR", help="an empty place for the new directory")
+    parser.add_argument("--edition", metavar="EDITION", help="the edition to write: designed or shipped")
+    parser.add_argument("--to", metavar="NEWDIR", help="an empty place for the new directory")
     _dry_run_option(parser)
 
 
 def _migrate(arguments: argparse.Namespace, output: Output) -> int:
+    if (arguments.edition is None) != (arguments.to is None):
+        raise UsageError(
+            "another edition is written to another place",
+            advice="Name both --edition and --to; without them the directory is upgraded in its place",
+        )
     log = LogDirectory.find(arguments)
-    target = log.disk.resolve(arguments.to)
-    plan = log.dialect.plan_convert(log.disk, log.path, arguments.edition, target)
+    if arguments.edition is None:
+        plan = log.dialect.plan_upgrade(log.disk, log.path)
+    else:
+        target = log.disk.resolve(arguments.to)
+        plan = log.dialect.plan_convert(log.disk, log.path, arguments.edition, target)
     _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
@@ -144,7 +159,8 @@ SNAPSHOT = Verb(
         "Writes the live state to a snapshot and removes the files that it makes superfluous. Everything up "
         "to the position counts as agreed: on a replica, give --as-of a position that is committed. Where only "
         "the application knows what the entries mean (zmqraft), it writes its state to a file, and --as-of says "
-        "which index the file is of; the log goes on behind it."
+        "which index the file is of; the log goes on behind it. Of keys and values (limestone) it writes the sorted "
+        "state at an epoch to data/snapshot and leaves everything else."
     ),
     examples=(
         "flintlog snapshot queues --dry-run",
@@ -162,21 +178,32 @@ COMPACT = Verb(
     description=(
         "Removes the files that a snapshot covers. Where Flintlog knows what the entries mean (taskflux) it "
         "writes that snapshot first; where only the application does (zmqraft) the newest one counts. Sessions "
-        "that wait (mpy6a) are in no snapshot: what is unread of old files is merged, and what is read goes."
+        "that wait (mpy6a) are in no snapshot: what is unread of old files is merged, and what is read goes. Of "
+        "keys and values (limestone) the durable state is written to compacted files, and the logs go."
     ),
-    examples=("flintlog compact peer --dry-run", "flintlog compact peer"),
-    add_options=_dry_run_option,
+    examples=(
+        "flintlog compact peer --dry-run",
+        "flintlog compact peer",
+        "flintlog compact store --engine spark --master spark://host:7077",
+    ),
+    add_options=_compact_options,
     run=_compact,
 )
 
 MIGRATE = Verb(
     name="migrate",
-    summary="write the directory anew in another edition",
+    summary="write another edition, or upgrade the version",
     description=(
-        "Writes the log in another edition to a new place and proves the two states equal before it is "
-        "published. The directory itself stays as it is."
+        "With --edition and --to: writes the log in another edition to a new place and proves the two states "
+        "equal before it is published. The directory itself stays as it is. Without them: brings the directory, in "
+        "its place, to the version of the format that is written now (limestone), as opening a store does. Releases "
+        "that know only the older version read it no more."
     ),
-    examples=("flintlog migrate queues --edition designed --to queues-designed --dry-run",),
+    examples=(
+        "flintlog migrate queues --edition designed --to queues-designed --dry-run",
+        "flintlog migrate accounts --dry-run",
+        "flintlog migrate accounts",
+    ),
     add_options=_migrate_options,
     run=_migrate,
 )

@@ -9,17 +9,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from flintlog.core.finding import Finding
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.disk import Disk
-from flintlog.errors import NotALogError, UsageError
+from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintlog.core.follow import Follower
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 OnDamage = Literal["fail", "stop", "report"]
@@ -114,8 +117,8 @@ class Dialect(Protocol):
     def inspect(self, disk: Disk, path: str) -> Inventory:
         """What is here, and how it is; leaves out what a snapshot covers."""
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
-        """Every check the dialect knows, over every byte."""
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+        """Every check the dialect knows, over every byte; done by `workers` where they are given, as below."""
 
     def entry_schema(self) -> pa.Schema:
         """The columns of `read_split`: those of `core.entries` and the dialect's own struct."""
@@ -126,6 +129,9 @@ class Dialect(Protocol):
     def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
         """The entries of one piece, in batches."""
 
+    def follower(self) -> Follower:
+        """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
+
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         """The bytes of the entries of `query`, field by field."""
 
@@ -135,22 +141,42 @@ class Dialect(Protocol):
     def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
         """The live state in the order of the JSON contract, now or at a position."""
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        """The same as a table of the workers' own kind, which makes it in parts."""
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         """What would make the directory open again, and what that gives up."""
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         """Write the state, now or at a position, to a snapshot and drop what it makes superfluous.
 
         `given` is the state of a dialect whose entries mean something to the application only.
         """
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         """Drop what the newest snapshot, or the one written for it, makes superfluous."""
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         """Write the directory anew in another edition, in an empty place, and prove the states equal first."""
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        """Bring the directory, in its place, to the version that is written; refuses where there is no later one."""
+
+
+def refuse_upgrade(dialect: str, path: str) -> RefusedError:
+    """What a dialect without versions says to `plan_upgrade`."""
+    return RefusedError(
+        f"{dialect} has no versions of its format, so there is nothing to upgrade",
+        file=path,
+        advice="Name --edition and --to to write the directory in another edition",
+    )
 
 
 def dialect_names() -> list[str]:
@@ -200,4 +226,5 @@ __all__ = [
     "dialect",
     "dialect_names",
     "no_progress",
+    "refuse_upgrade",
 ]

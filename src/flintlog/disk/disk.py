@@ -7,6 +7,7 @@ A file's bytes are durable after `File.sync`. A name (created, renamed, removed)
 
 from __future__ import annotations
 
+import atexit
 import errno
 import mmap
 import os
@@ -111,6 +112,11 @@ class File:
             at += len(piece)
         return memoryview(pages).toreadonly()
 
+    def window(self, start: int, end: int) -> memoryview:
+        """The bytes between two offsets as one read-only buffer, mapped: whoever has little room for addresses
+        reads a large file so."""
+        return self._call("map", self._kernel.map_range, self._handle, start, min(end, self.size()))
+
     def lock(self) -> bool:
         """Take the advisory lock of this file for as long as it is open; False when another has it."""
         return self._call("lock", self._kernel.lock, self._handle)
@@ -140,6 +146,15 @@ class Disk:
     def resolve(path: str | os.PathLike[str]) -> str:
         """The absolute path, so that a later change of the working directory moves nothing."""
         return os.path.abspath(os.fspath(path))
+
+    @staticmethod
+    def borrow_directory() -> str:
+        """A new directory outside of any log, which goes when this process ends."""
+        import tempfile  # nobody else needs it, and it takes a moment to load
+
+        folder = tempfile.TemporaryDirectory(prefix="flintlog-")
+        atexit.register(folder.cleanup)
+        return folder.name
 
     def open(self, path: str, mode: Mode = "read") -> File:
         """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`)."""

@@ -58,6 +58,9 @@ class RemoteKernel:
     def map(self, handle: int, size: int) -> memoryview:
         raise OSError(errno.ENODEV, "a remote file cannot be mapped")
 
+    def map_range(self, handle: int, start: int, end: int) -> memoryview:
+        return memoryview(self.pread(handle, end - start, start))
+
     def stat_handle(self, handle: int) -> Stat:
         return self._open[handle][1]
 

@@ -1,4 +1,4 @@
-"""Logs on Spark: the data source `flintlog` and the session the jobs run in.
+"""Logs on Spark: the data source `flintlog`, streams, jobs, and the session they run in.
 
 | module | holds |
 |---|---|
@@ -7,6 +7,9 @@
 | `filters.py` | filters of a query to a narrower question to the dialect |
 | `views.py` | the columns of the views, and the rows of those that tell of a whole directory |
 | `source.py` | the data source: plans splits on the driver, reads them as Arrow batches in tasks |
+| `stream_options.py`, `streaming.py` | the same source as a stream that follows live logs |
+| `target.py`, `delta.py` | where exports lie, and what makes them happen once |
+| `jobs/` | work over whole logs: `export`, `diff` |
 | `session.py` | a Spark session with settings that fit small and middle-sized logs |
 
 Nothing here reads a byte of a log: the dialects do, by the seam in `core.dialect`.

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import io
 import os
 import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
+from flintlog.disk import Disk
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,20 +31,56 @@ _LOCAL_SETTINGS = {
 }
 
 
-def session(master: str = "local[2]", app: str = "flintlog", **conf: str) -> SparkSession:
+def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str) -> SparkSession:
     """The running session, or a new one; `conf` wins over the settings of this module.
 
-    On a local master the workers run the Python that runs this, unless PYSPARK_PYTHON says otherwise.
+    On a local master the workers run the Python that runs this, unless PYSPARK_PYTHON says otherwise. The executors
+    of a cluster are sent this package; its libraries (NumPy, PyArrow, Numba) must be in their Python. Without a master
+    the one that `spark-submit` was given counts.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError("PySpark is not installed", advice="pip install 'flintlog[spark]'") from None
     settings = dict(SETTINGS)
-    if master.startswith("local"):
-        settings |= _LOCAL_SETTINGS
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(app)
+    logging = importlib.resources.files("flintlog.pipeline") / "log4j2.properties"
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging}"
+    builder = SparkSession.builder.appName(app)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            settings |= _LOCAL_SETTINGS
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    running = builder.getOrCreate()
+    if not (running.sparkContext.master or "").startswith("local"):
+        send_package(running)
+    return running
+
+
+def send_package(spark: SparkSession) -> None:
+    """Let the executors of a cluster find this package. They fetch it whenever they are started, so that it stays until
+    this process ends."""
+    spark.sparkContext.addPyFile(write_package(f"{Disk.borrow_directory()}/flintlog-package.zip"))
+
+
+def write_package(target: str) -> str:
+    """Write this package to a zip file, for `--py-files`; returns its path."""
+    package = importlib.resources.files("flintlog")
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _modules(package, "flintlog"):
+            archive.writestr(name, data)
+    path = Disk.resolve(target)
+    Disk().publish(path, [content.getbuffer()], scratch=f"{path}.new")
+    return path
+
+
+def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        inner = f"{name}/{item.name}"
+        if item.is_dir():
+            yield from _modules(item, inner)
+        elif item.name.endswith(".py"):
+            yield inner, item.read_bytes()

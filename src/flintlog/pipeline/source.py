@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from flintlog.core.dialect import Split, dialect
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.filters import Scope, narrow_entries, narrow_state
 from flintlog.pipeline.options import ReadOptions, read_options
 from flintlog.pipeline.paths import at_once, locate
+from flintlog.pipeline.stream_options import stream_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,8 @@ class FlintlogDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._read = read_options(options)
+        self._stream, others = stream_options(options)
+        self._read = read_options(others)
 
     @classmethod
     def name(cls) -> str:
@@ -52,7 +54,13 @@ class FlintlogDataSource(DataSource):
 
         return from_arrow_schema(arrow_schema(self._read))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from flintlog.pipeline.streaming import stream_reader
+
+        return stream_reader(self._read, self._stream, columns(self._read, schema))
+
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._stream.refuse_in_a_batch()
         kind = EntriesReader if self._read.view == "entries" else DirectoryReader
         reader = kind(self._read, columns(self._read, schema))
         return PushingReader(reader) if self._read.pushdown and _filters_are_pushed() else reader
@@ -129,11 +137,11 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):
             return  # nothing was planned; Spark then makes up a partition of its own
-        _settle()
+        settle()
         for piece in partition.pieces:
-            with _naming(piece.source):
+            with naming(piece.source):
                 for batch in self._batches(piece):
-                    yield _with_source(batch, piece.source, self._schema)
+                    yield with_source(batch, piece.source, self._schema)
 
     def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
         raise NotImplementedError
@@ -162,7 +170,7 @@ class EntriesReader(_Reader):
         from flintlog.core.entries import plan_entries
 
         source, name = directory
-        with _naming(source):
+        with naming(source):
             disk, path = locate(source, self.options.storage)
             splits = plan_entries(dialect(name), disk, path, self.scope.query)
         return [Piece(source, name, split) for split in splits if self.scope.holds(split.file)]
@@ -228,13 +236,13 @@ def _filters_are_pushed() -> bool:
 
 
 @cache
-def _settle() -> None:
+def settle() -> None:
     # Spark collects garbage after every task; what is imported by now need not be looked at again.
     gc.freeze()
 
 
 @contextmanager
-def _naming(source: str) -> Iterator[None]:
+def naming(source: str) -> Iterator[None]:
     """Say in an error which of the directories it comes from."""
     try:
         yield
@@ -243,7 +251,7 @@ def _naming(source: str) -> Iterator[None]:
         raise
 
 
-def _with_source(batch: pa.RecordBatch, source: str, schema: pa.Schema) -> pa.RecordBatch:
+def with_source(batch: pa.RecordBatch, source: str, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
     def column(field: pa.Field) -> pa.Array:

@@ -126,6 +126,9 @@ class FaultyKernel:
     def map(self, handle: int, size: int) -> memoryview:
         return self._do("map", self._kernel.map, handle, size)
 
+    def map_range(self, handle: int, start: int, end: int) -> memoryview:
+        return self._do("map", self._kernel.map_range, handle, start, end)
+
     def lock(self, handle: int) -> bool:
         return self._do("lock", self._kernel.lock, handle)
 

@@ -150,6 +150,9 @@ class MemoryKernel:
         # A copy: a page that changes under its reader is no promise of a mapping.
         return memoryview(self.pread(handle, size, 0))
 
+    def map_range(self, handle: int, start: int, end: int) -> memoryview:
+        return memoryview(self.pread(handle, end - start, start))
+
     def lock(self, handle: int) -> bool:
         inode = self._handle(handle).inode
         return self._locks.setdefault(inode, handle) == handle

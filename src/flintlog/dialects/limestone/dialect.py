@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintlog.core.follow import Follower
 
 
 class Limestone:
@@ -38,7 +41,7 @@ class Limestone:
 
         return verify.inspect(disk, path)
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.limestone.upkeep import verify
 
         return verify.verify(disk, path, progress)
@@ -58,6 +61,11 @@ class Limestone:
 
         return entries.read_split(disk, path, split, query)
 
+    def follower(self) -> Follower:
+        from flintlog.dialects.limestone.follow import EpochFollower
+
+        return EpochFollower()
+
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.limestone import entries
 
@@ -74,13 +82,24 @@ class Limestone:
 
         return entries.state(disk, path, parse_epoch(as_of))
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        from flintlog.dialects.limestone.replay import parse_epoch
+        from flintlog.dialects.limestone.spread import state_frame
+
+        return state_frame(workers, disk, path, parse_epoch(as_of))
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.limestone.upkeep.repair import plan_repair
 
         return plan_repair(disk, path)
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         from flintlog.dialects.limestone.replay import parse_epoch
         from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
@@ -91,15 +110,20 @@ class Limestone:
             )
         return plan_snapshot(disk, path, parse_epoch(as_of))
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.limestone.upkeep.compact import plan_compact
 
-        return plan_compact(disk, path)
+        return plan_compact(disk, path, workers)
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         from flintlog.dialects.limestone.upkeep.convert import plan_convert
 
         return plan_convert(disk, path, edition, target)
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade
+
+        return plan_upgrade(disk, path)
 
 
 DIALECT = Limestone()

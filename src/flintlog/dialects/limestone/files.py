@@ -111,7 +111,7 @@ def _sort_in(found: Listing, name: str, size: int) -> None:
         found.epochs[name] = size
     elif name.startswith(lay.EPOCH_FILE):
         found.odd_epochs[name] = size
-    elif name == lay.EPOCH_SCRATCH or lay.is_compacted_name(name.removesuffix(lay.COMPACTED_SCRATCH)):
+    elif name == lay.EPOCH_SCRATCH or lay.is_compacted_name(name.partition(lay.COMPACTED_SCRATCH)[0]):
         found.scratch[name] = size
     else:
         found.foreign[name] = size

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 WORKERS_MAX = 8
+LENGTH_MAX = 2**32 - 1
 
 REMOVE = 1  # the entry takes its key away
 BASE = 2  # it loses against every entry without this flag
@@ -50,6 +51,27 @@ class Source:
     start: int
 
 
+class Sources:
+    """The files that entries stand in, each whole in a buffer."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self.starts = np.array([source.start for source in sources], np.uint64)
+
+    def __getitem__(self, which: int) -> Source:
+        return self._sources[which]
+
+    def of(self, address: Words) -> NDArray[np.int32]:
+        """Which source each address belongs to."""
+        return (np.searchsorted(self.starts, address, "right") - 1).astype(np.int32)
+
+    def chunks(self, begin: Words, end: Words) -> Iterator[tuple[Ints, memoryview, int]]:
+        """Buffers that hold the bytes between addresses: the places of those in it, the buffer, its first address."""
+        owner = self.of(begin)
+        for which in np.unique(owner).tolist():
+            yield np.flatnonzero(owner == which), self._sources[which].buffer, self._sources[which].start
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Columns of entries that may be the newest of their keys."""
@@ -60,6 +82,7 @@ class Candidates:
     major: Words
     minor: Words
     address: Words
+    length: NDArray[np.uint32]  # of the record; LENGTH_MAX: at least so long
     key: NDArray[np.uint8]  # where the key begins, from the address on
     flags: NDArray[np.uint8]
 
@@ -84,6 +107,7 @@ _TYPES: dict[str, Any] = {
     "major": np.uint64,
     "minor": np.uint64,
     "address": np.uint64,
+    "length": np.uint32,
     "key": np.uint8,
     "flags": np.uint8,
 }
@@ -139,6 +163,19 @@ class Groups:
         self._slots: dict[int, int] = {}
         self.storages: list[int] = []
         self.beginnings: list[bytes] = []
+
+    @classmethod
+    def of(cls, storages: Sequence[int], beginnings: Sequence[bytes], order: Callable[[int], int]) -> Groups:
+        """Groups that are known already."""
+        groups = cls(order)
+        groups.storages, groups.beginnings = list(storages), list(beginnings)
+        groups._slots = {storage: slot for slot, storage in enumerate(storages)}
+        return groups
+
+    @staticmethod
+    def usual(slot: int) -> int:
+        """The group of the keys that begin like most of their storage."""
+        return _CLASSES * slot + 1
 
     def slots(self, buffer: memoryview, storage: Words, key: Ints, length: Ints) -> NDArray[np.uint32]:
         """The slot of each entry's storage; a storage that was not seen before gets one."""
@@ -255,6 +292,7 @@ def candidates(
     source: Source,
     storage: Words,
     offset: Ints,
+    length: Ints,
     key: Ints,
     key_length: Ints,
     prefix: Words,
@@ -280,6 +318,7 @@ def candidates(
         major,
         minor,
         offset.astype(np.uint64) + np.uint64(source.start),
+        np.minimum(length, LENGTH_MAX).astype(np.uint32),
         (key - offset).astype(np.uint8),
         flags,
     )
@@ -370,18 +409,14 @@ class Merge:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sources,
         workers: int | None = None,
         order: Callable[[int], int] = numeric,
+        groups: Groups | None = None,
     ) -> None:
         self.sources = sources
-        self.groups = Groups(order)
+        self.groups = groups or Groups(order)
         self.workers = workers or min(WORKERS_MAX, os.cpu_count() or 1)
-        self._starts = np.array([source.start for source in sources], np.uint64)
-
-    def source_of(self, address: Words) -> NDArray[np.int32]:
-        """Which source each address belongs to."""
-        return (np.searchsorted(self._starts, address, "right") - 1).astype(np.int32)
 
     def winners(self, part: Candidates, ranks: NDArray[np.uint32], depths: Ints) -> Candidates:
         """The newest candidate of each key, in key order."""
@@ -436,24 +471,25 @@ class Merge:
     def _windows(self, part: Candidates, depth: Ints) -> Words:
         """The windows of keys from a depth on, read from their files."""
         found = np.empty(len(part), np.uint64)
-        owner = self.source_of(part.address)
-        for which in np.unique(owner):
-            mine = np.flatnonzero(owner == which)
-            source = self.sources[which]
-            begin = (part.address[mine] - np.uint64(source.start)).astype(np.int64) + part.key[mine]
+        key = part.address + part.key
+        end = key + part.key_length
+        key += depth.astype(np.uint64)
+        for mine, buffer, start in self.sources.chunks(key, np.minimum(end, key + np.uint64(_WINDOW))):
+            begin = (key[mine] - np.uint64(start)).astype(np.int64)
             out = np.empty(len(mine), np.uint64)
-            _fill.run(32 * len(mine), source.buffer, begin + depth[mine], begin + part.key_length[mine], out)
+            _fill.run(32 * len(mine), buffer, begin, (end[mine] - np.uint64(start)).astype(np.int64), out)
             found[mine] = out
         return found
 
     def _compare_whole(self, part: Candidates, places: Ints, first: Flags, again: Ints, depth: Ints) -> None:
         """Sort the few keys that are long and equal for long."""
-        owner = self.source_of(part.address)
+        key = part.address + part.key
+        begin, end = key + depth.astype(np.uint64), key + part.key_length
 
         def rest(place: int) -> memoryview:
-            source = self.sources[int(owner[place])]
-            begin = int(part.address[place]) - source.start + int(part.key[place])
-            return source.buffer[begin + int(depth[place]) : begin + int(part.key_length[place])]
+            found = self.sources.chunks(begin[place : place + 1], end[place : place + 1])
+            _, buffer, start = next(found)
+            return buffer[int(begin[place]) - start : int(end[place]) - start]
 
         def compare(one: int, other: int) -> int:
             return _compare(rest(one), rest(other))

@@ -8,7 +8,7 @@ enough, the upper part of the key range is put off, and the files are read again
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -213,8 +213,9 @@ class Passes:
 
     def _buckets(self, pool: ThreadPoolExecutor, parts: Sequence[Candidates]) -> Buckets:
         ranks, depths = self._merge.groups.ranks(), self._merge.groups.depths()
-        pivots = _pivots(parts, ranks)
-        sorted_in = list(pool.map(lambda part: _sort_in(part, ranks, pivots), parts))
+        count = min(sum(map(len, parts)) // _BUCKET_CANDIDATES + 1, _BUCKETS_MAX)
+        pivots = pivots_of(parts, ranks, count)
+        sorted_in = list(pool.map(lambda part: sort_in(part, ranks, pivots), parts))
         return Buckets(
             parts,
             [order for order, _ in sorted_in],
@@ -229,18 +230,15 @@ def _next(stream: Iterator[Candidates]) -> Candidates | None:
     return next(stream, None)
 
 
-def _pivots(
-    parts: Iterable[Candidates], ranks: NDArray[np.uint32]
+def pivots_of(
+    parts: Sequence[Candidates], ranks: NDArray[np.uint32], buckets: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
-    """Ranks and windows that cut the candidates into buckets of about equal size."""
-    parts = list(parts)
-    total = sum(map(len, parts))
-    count = min(total // _BUCKET_CANDIDATES, _BUCKETS_MAX - 1)
-    step = max(total // ((count + 1) * _SAMPLES), 1)
+    """Ranks and windows that cut the candidates into so many buckets of about equal size."""
+    step = max(sum(map(len, parts)) // (buckets * _SAMPLES), 1)
     window = np.concatenate([part.window[::step] for part in parts])
     rank = np.concatenate([ranks[part.group[::step]] for part in parts])
     order = np.lexsort((window, rank))
-    places = np.linspace(0, len(order), count + 2).astype(np.int64)[1:-1]
+    places = np.linspace(0, len(order), buckets + 1).astype(np.int64)[1:-1]
     window, rank = window[order[places]], rank[order[places]]
     new = np.ones(len(places), bool)
     new[1:] = (np.diff(window) != 0) | (np.diff(rank) != 0)
@@ -285,11 +283,12 @@ def _assign(
     edges[0] = 0
 
 
-def _sort_in(
+def sort_in(
     part: Candidates,
     ranks: NDArray[np.uint32],
     pivots: tuple[NDArray[np.uint32], NDArray[np.uint64]],
 ) -> tuple[NDArray[np.int32], Ints]:
+    """The order that sorts candidates into buckets, and where each bucket begins in it."""
     edges = np.zeros(len(pivots[0]) + 2, np.int64)
     bucket, order = np.empty(len(part), np.int16), np.empty(len(part), np.int32)
     _assign.run(24 * len(part), ranks, part.group, part.window, *pivots, bucket, edges, order)

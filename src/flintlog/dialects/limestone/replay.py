@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Candidates, Merge, Source, candidates, numeric
+from flintlog.dialects.limestone.merge import (
+    BASE,
+    LENGTH_MAX,
+    REMOVE,
+    Candidates,
+    Groups,
+    Merge,
+    Source,
+    Sources,
+    candidates,
+    numeric,
+)
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
@@ -25,8 +36,8 @@ from flintlog.errors import RefusedError, UsageError
 
 T = TypeVar("T")
 
-_OF_KEYS = np.zeros(256, bool)
-_OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
+OF_KEYS = np.zeros(256, bool)  # the types of entries that have a key
+OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,8 @@ class Live:
     storage: Words
     major: Words
     minor: Words
+    key_length: Ints
+    length: Ints  # of the whole record
 
     def __len__(self) -> int:
         return len(self.file)
@@ -67,22 +80,15 @@ class State:
         chunk: int = scan.ENTRIES_CHUNK,
     ) -> None:
         survey.refuse_damage()
-        self.epoch = survey.durable if as_of is None else min(as_of, survey.durable)
-        if as_of is not None and as_of < survey.low:
-            raise RefusedError(
-                f"the state at epoch {as_of} is no longer there: the log was compacted up to epoch {survey.low}",
-                file=survey.path,
-                advice=f"Ask for epoch {survey.low} or a later one, or read a backup from before the compaction",
-            )
+        self.epoch = epoch_of(survey, as_of)
         self._survey = survey
         self._chunk = chunk
         self._memory_bytes = memory_bytes
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
-        self._merge = Merge(_sources(self.views), workers, order)
-        self._cleared: dict[int, Version] = {}
-        self._emptied: set[int] = set()  # storages whose entries in the base are gone
+        self._merge = Merge(Sources(_sources(self.views)), workers, order)
+        self._cleared = Cleared()
 
     def __iter__(self) -> Iterator[Live]:
         return self.mapped(lambda live: live)
@@ -93,11 +99,18 @@ class State:
         return passes.mapped(lambda winners: function(self._live(winners)))
 
     def _live(self, winners: Candidates) -> Live:
-        live = winners[self._is_live(winners)]
-        file = self._merge.source_of(live.address)
-        starts = np.array([source.start for source in self._merge.sources], np.uint64)
-        offset = (live.address - starts[file]).astype(np.int64)
-        return Live(file, offset, self._merge.groups.storage_of(live.group), live.major, live.minor)
+        live = winners[self._cleared.is_live(winners, self._merge.groups)]
+        file = self._merge.sources.of(live.address)
+        offset = (live.address - self._merge.sources.starts[file]).astype(np.int64)
+        return Live(
+            file,
+            offset,
+            self._merge.groups.storage_of(live.group),
+            live.major,
+            live.minor,
+            live.key_length.astype(np.int64),
+            lengths_of(self._merge.sources, live),
+        )
 
     def _streams(self) -> list[Iterator[Candidates]]:
         return [self._stream(which) for which in range(len(self._readings))]
@@ -108,26 +121,12 @@ class State:
         seen = 0
         for entries in scan.read_entries(source.buffer, reading.snippets, chunk=self._chunk):
             seen += len(entries)
-            of_keys = _OF_KEYS[entries.type]
+            of_keys = OF_KEYS[entries.type]
             if not of_keys.all():
-                self._note_cleared(entries[~of_keys], reading.snippets)
+                self._cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
                 entries = entries[of_keys]
             if len(entries):
-                flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
-                if reading.base:
-                    flags |= np.uint8(BASE)
-                yield candidates(
-                    self._merge.groups,
-                    source,
-                    entries.storage,
-                    entries.offset,
-                    entries.key,
-                    entries.key_length,
-                    entries.prefix,
-                    entries.major,
-                    entries.minor,
-                    flags,
-                )
+                yield candidates_of(self._merge.groups, source, entries, base=reading.base)
         if seen != int(reading.snippets.entries.sum()):
             raise RefusedError(
                 "this file was changed while it was read",
@@ -135,22 +134,44 @@ class State:
                 advice="Read the directory again",
             )
 
-    def _note_cleared(self, entries: Entries, snippets: Snippets) -> None:
-        for at in np.flatnonzero(entries.type != lay.ADD_STORAGE).tolist():
+
+def epoch_of(survey: Survey, as_of: int | None) -> int:
+    """The epoch of a state that is asked for: the durable one, or an earlier one that is still there."""
+    if as_of is None:
+        return survey.durable
+    if as_of < survey.low:
+        raise RefusedError(
+            f"the state at epoch {as_of} is no longer there: the log was compacted up to epoch {survey.low}",
+            file=survey.path,
+            advice=f"Ask for epoch {survey.low} or a later one, or read a backup from before the compaction",
+        )
+    return min(as_of, survey.durable)
+
+
+class Cleared:
+    """The storages that were cleared or removed, and with which version."""
+
+    def __init__(self) -> None:
+        self._versions: dict[int, Version] = {}
+        self._emptied: set[int] = set()  # storages whose entries in the base are gone
+
+    def note(self, entries: Entries, snippets: Snippets, low: int) -> None:
+        """Take in the operations on storages among some entries; `low` is the epoch that the base reaches to."""
+        for at in np.flatnonzero(~OF_KEYS[entries.type] & (entries.type != lay.ADD_STORAGE)).tolist():
             storage = int(entries.storage[at])
             version = (int(entries.major[at]), int(entries.minor[at]))
-            self._cleared[storage] = max(self._cleared.get(storage, (0, 0)), version)
-            if int(snippets.epoch[entries.snippet[at]]) > self._survey.low:
+            self._versions[storage] = max(self._versions.get(storage, (0, 0)), version)
+            if int(snippets.epoch[entries.snippet[at]]) > low:
                 self._emptied.add(storage)
 
-    def _is_live(self, winners: Candidates) -> NDArray[np.bool_]:
+    def is_live(self, winners: Candidates, groups: Groups) -> NDArray[np.bool_]:
         """Not removed, not cleared. An entry with the very version of a clearing stays."""
         live: NDArray[np.bool_] = (winners.flags & REMOVE) == 0
-        if not self._cleared:
+        if not self._versions:
             return live
-        storage = self._merge.groups.storage_of(winners.group)
+        storage = groups.storage_of(winners.group)
         base = (winners.flags & BASE) != 0
-        for number, (major, minor) in self._cleared.items():
+        for number, (major, minor) in self._versions.items():
             mine = storage == np.uint64(number)
             older = (winners.major < np.uint64(major)) | (
                 (winners.major == np.uint64(major)) & (winners.minor < np.uint64(minor))
@@ -159,6 +180,41 @@ class State:
             if number in self._emptied:
                 live &= ~(mine & base)
         return live
+
+
+def lengths_of(sources: Sources, part: Candidates) -> Ints:
+    """How long the records of candidates are; very long ones are looked at again."""
+    length = part.length.astype(np.int64)
+    for at in np.flatnonzero(part.length == np.uint32(LENGTH_MAX)).tolist():
+        begin = part.address[at : at + 1]
+        size, needed = 0, lay.PUT_HEADER.size
+        while size < needed:  # the head tells where the number of blobs stands, and that the end
+            size = needed
+            _, buffer, start = next(sources.chunks(begin, begin + np.uint64(size)))
+            offset = int(begin[0]) - start
+            needed = lay.record_size(buffer[: offset + size], offset) or size
+        length[at] = size
+    return length
+
+
+def candidates_of(groups: Groups, source: Source, entries: Entries, *, base: bool) -> Candidates:
+    """Entries of keys, read from one source, as candidates."""
+    flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
+    if base:
+        flags |= np.uint8(BASE)
+    return candidates(
+        groups,
+        source,
+        entries.storage,
+        entries.offset,
+        entries.length,
+        entries.key,
+        entries.key_length,
+        entries.prefix,
+        entries.major,
+        entries.minor,
+        flags,
+    )
 
 
 def readings(survey: Survey, epoch: int) -> Iterator[Reading]:

@@ -9,7 +9,7 @@ What stopped a walk is judged once, by `judge.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,14 @@ class Entries:
 
     def __getitem__(self, which: Any) -> Entries:
         return Entries(*(getattr(self, name)[which] for name in _ENTRY_COLUMNS))
+
+    @staticmethod
+    def join(parts: Sequence[Entries]) -> Entries:
+        """All of them as one; of none, no entries."""
+        if not parts:
+            columns: list[Any] = [np.empty(0, dtype) for dtype in _ENTRY_TYPES]
+            return Entries(*columns)
+        return Entries(*(np.concatenate([getattr(part, name) for part in parts]) for name in _ENTRY_COLUMNS))
 
     @property
     def key(self) -> Ints:

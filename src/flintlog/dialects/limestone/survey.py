@@ -12,7 +12,8 @@ the compacted files below, the logs above with their snippets, and which bytes a
 
 A log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a compaction
 (the original does that to channels which a later process did not open, and after a migration). Then the maximum
-epoch says nothing, and all snippets of all logs count, by their versions.
+epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction takes out of
+the catalog again, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -57,16 +58,24 @@ class LogRead:
 
     def counted(self, low: int, high: int) -> Snippets:
         """The snippets that count, with an epoch above `low` and up to `high`."""
-        found = self.snippets
-        keep = (found.kind == lay.BEGIN) & (found.epoch <= np.uint64(high))
-        if low >= 0:
-            keep &= found.epoch > np.uint64(low)
-        return found if keep.all() else found[keep]
+        return counted(self.snippets, low, high)
+
+    def reaches_above(self, epoch: int) -> bool:
+        """Is there any snippet, counted or not, with a higher epoch?"""
+        return bool(len(self.snippets)) and int(self.snippets.epoch.max()) > epoch
 
     def pending(self, durable: int) -> Snippets:
         """The snippets above the durable epoch that nothing invalidates yet: an opening store must do it."""
         found = self.snippets
         return found[(found.kind == lay.BEGIN) & (found.epoch > np.uint64(durable))]
+
+
+def counted(found: Snippets, low: int, high: int) -> Snippets:
+    """The snippets that nothing invalidates, with an epoch above `low` and up to `high`."""
+    keep = (found.kind == lay.BEGIN) & (found.epoch <= np.uint64(high))
+    if low >= 0:
+        keep &= found.epoch > np.uint64(low)
+    return found if keep.all() else found[keep]
 
 
 @dataclass(slots=True)
@@ -115,6 +124,16 @@ class Survey:
         if worst is not None and self.is_damaged:
             raise worst.error(self.path)
 
+    def refuse_forgetting(self) -> None:
+        """Raise where nothing says what is durable: a store that opens forgets all that is not."""
+        missing = next((finding for finding in self.findings if finding.code == "epoch-missing"), None)
+        if missing is not None and any(len(log.pending(self.durable)) for log in self.logs):
+            raise RefusedError(
+                missing.message,
+                file=posixpath.join(self.path, lay.EPOCH_FILE),
+                advice=f"Nothing was changed; `flintlog repair {self.path}` counts every session that is whole",
+            )
+
     def view(self, name: str, *, active: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
         """The bytes of a file, or a range of them that is needed; an active log may still be cut."""
         place = posixpath.join(self.path, name)
@@ -135,7 +154,19 @@ class VanishedError(RefusedError):
     """A file went away while a live directory was looked at."""
 
 
-def survey(disk: Disk, path: str, *, walk: bool = True, progress: Progress = no_progress) -> Survey:
+Walker = Callable[
+    [Survey, Sequence[str]], Iterator[Walk]
+]  # how the files are walked, in the order of the names
+
+
+def survey(
+    disk: Disk,
+    path: str,
+    *,
+    walk: bool = True,
+    progress: Progress = no_progress,
+    walker: Walker | None = None,
+) -> Survey:
     """Look at every file, or without `walk` at all but the logs and the compacted files.
 
     A directory that changes meanwhile is looked at again.
@@ -143,7 +174,7 @@ def survey(disk: Disk, path: str, *, walk: bool = True, progress: Progress = no_
     for attempt in range(_ATTEMPTS):
         catalogs = _catalog_bytes(disk, path)
         try:
-            found = _survey(disk, path, catalogs, walk, progress)
+            found = _survey(disk, path, catalogs, progress, (walker or _walks) if walk else None)
         except VanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -153,7 +184,9 @@ def survey(disk: Disk, path: str, *, walk: bool = True, progress: Progress = no_
     return found
 
 
-def _survey(disk: Disk, path: str, catalogs: dict[str, bytes], walk: bool, progress: Progress) -> Survey:
+def _survey(
+    disk: Disk, path: str, catalogs: dict[str, bytes], progress: Progress, walker: Walker | None
+) -> Survey:
     found = Survey(disk, path)
     # The epoch first: what is durable now is already in the logs that are listed next.
     epochs = list_files(disk, path)
@@ -164,8 +197,8 @@ def _survey(disk: Disk, path: str, catalogs: dict[str, bytes], walk: bool, progr
         return found
     _read_catalog(found, catalogs)
     _find_base(found)
-    if walk:
-        _walk_all(found, progress)
+    if walker is not None:
+        _walk_all(found, progress, walker)
         _judge_logs(found)
     return found
 
@@ -201,7 +234,7 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
             break  # other names count only where there is no record under the right ones
     found.durable = largest or 0
     if largest is None and not listing.epochs and any(log.size for log in listing.logs):
-        message = "there is no epoch file, so that no session counts as durable; put it back if you have it"
+        message = "there is no epoch file to say which sessions are durable; put it back if you have it"
         found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
 
 
@@ -334,39 +367,53 @@ def _find_base(found: Survey) -> None:
     found.base = tuple(base)
 
 
-def _walk_all(found: Survey, progress: Progress) -> None:
-    logs = found.listing.logs
+def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
+    logs = {log.name: log for log in found.listing.logs}
     sizes = {**found.listing.compacted, lay.COMPACTED_PREVIOUS: found.listing.previous or 0}
-    names = [*found.base, *(log.name for log in logs)]
-    active = {log.name for log in logs if log.active}
-    total = sum(sizes[name] for name in found.base) + sum(log.size for log in logs)
-    listed = found.catalog.detached
-    by_name = {log.name: log for log in logs}
+    sizes |= {name: log.size for name, log in logs.items()}
+    names = [*found.base, *logs]
+    total = sum(sizes[name] for name in names)
     done = 0
-    workers = min(WORKERS_MAX, os.cpu_count() or 1) if total >= _THREADS_BYTES_MIN else 1
+    for name, walk in zip(names, walker(found, names), strict=True):
+        if name in logs:
+            _take_log(found, logs[name], walk)
+        else:
+            found.base_walks[name] = walk
+            _judge_base(found, name, walk)
+        done += sizes[name]
+        progress(done, max(total, done))
+
+
+def _walks(found: Survey, names: Sequence[str]) -> Iterator[Walk]:
+    """The files walked in threads of this process."""
+    active = {log.name: log.active for log in found.listing.logs}
+    sizes = {log.name: log.size for log in found.listing.logs} | found.listing.compacted
+    large = sum(sizes.get(name, 0) for name in names) >= _THREADS_BYTES_MIN
+    workers = min(WORKERS_MAX, os.cpu_count() or 1) if large else 1
     with ThreadPoolExecutor(workers) as pool:
         for begin in range(0, len(names), workers):
-            some = names[begin : begin + workers]
-            views = [found.view(name, active=name in active) for name in some]
-            walks = pool.map(scan.walk, views) if workers > 1 else map(scan.walk, views)
-            for name, view, walk in zip(some, views, walks, strict=True):
-                if name in by_name:
-                    tail = judge(view, walk, found.durable, end_markers=found.end_markers)
-                    read = LogRead(by_name[name], walk, tail, name in listed)
-                    found.logs.append(read)
-                    if tail is not None:
-                        found.findings.append(_tail_finding(found, read, tail, view))
-                else:
-                    found.base_walks[name] = walk
-                    _judge_base(found, name, view, walk)
-                done += len(view)
-                progress(done, max(total, done))
+            views = [
+                found.view(name, active=active.get(name, False)) for name in names[begin : begin + workers]
+            ]
+            yield from pool.map(scan.walk, views) if workers > 1 else map(scan.walk, views)
 
 
-def _judge_base(found: Survey, name: str, view: memoryview, walk: Walk) -> None:
-    """A compacted file is synced before it counts: whatever stops the walk is damage."""
-    tail = judge(view, walk, lay.NUMBER_MAX, end_markers=True)
+def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
+    tail = None
+    if not walk.stop.good:
+        view = found.view(log.name, active=log.active)
+        tail = judge(view, walk, found.durable, end_markers=found.end_markers)
+    read = LogRead(log, walk, tail, log.name in found.catalog.detached)
+    found.logs.append(read)
     if tail is not None:
+        found.findings.append(_tail_finding(found, read, tail, view))
+
+
+def _judge_base(found: Survey, name: str, walk: Walk) -> None:
+    """A compacted file is synced before it counts: whatever stops the walk is damage."""
+    if not walk.stop.good:
+        tail = judge(found.view(name), walk, lay.NUMBER_MAX, end_markers=True)
+        assert tail is not None
         found.findings.append(damage_of(name, tail))
 
 

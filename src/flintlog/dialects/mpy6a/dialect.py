@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import files
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintlog.core.follow import Follower
 
 
 class Mpy6a:
@@ -33,7 +36,7 @@ class Mpy6a:
 
         return verify.inspect(disk, path)
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.mpy6a.upkeep import verify
 
         return verify.verify(disk, path, progress)
@@ -53,6 +56,11 @@ class Mpy6a:
 
         return entries.read_split(disk, path, split, query)
 
+    def follower(self) -> Follower:
+        from flintlog.dialects.mpy6a.follow import OperationFollower
+
+        return OperationFollower(self)
+
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.mpy6a import entries
 
@@ -68,13 +76,24 @@ class Mpy6a:
 
         return entries.state(disk, path, as_of)
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        def rows(_: int) -> Iterator[pa.RecordBatch]:
+            return self.state(disk, path, as_of)
+
+        return workers.frame(rows, [0], self.state_schema())
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.repair import plan_repair
 
         return plan_repair(disk, path)
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.snapshot import plan_snapshot
 
@@ -87,7 +106,7 @@ class Mpy6a:
             )
         return plan_snapshot(disk, path)
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.compact import plan_compact
 
         return plan_compact(disk, path)
@@ -99,6 +118,9 @@ class Mpy6a:
             raise RefusedError(why, file=path)
 
         return Plan("migrate", self.name, path, (), apply, refusal=why)
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        raise refuse_upgrade(self.name, path)
 
 
 DIALECT = Mpy6a()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import files
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintlog.core.follow import Follower
 
 
 class Taskflux:
@@ -36,7 +39,7 @@ class Taskflux:
 
         return verify.inspect(disk, _data(disk, path))
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.taskflux.upkeep import verify
 
         return verify.verify(disk, _data(disk, path), progress)
@@ -55,6 +58,11 @@ class Taskflux:
         from flintlog.dialects.taskflux import entries
 
         return entries.read_split(disk, _data(disk, path), split, query)
+
+    def follower(self) -> Follower:
+        from flintlog.core.numbered import Numbered
+
+        return Numbered(self, _data, "LSN")
 
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import entries
@@ -76,13 +84,24 @@ class Taskflux:
         found.refuse_damage()
         return state_batches(found.state(as_of[0] if as_of else None))
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        def rows(_: int) -> Iterator[pa.RecordBatch]:
+            return self.state(disk, path, as_of)
+
+        return workers.frame(rows, [0], self.state_schema())
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 
         return plan_repair(disk, _data(disk, path))
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot
 
@@ -92,13 +111,16 @@ class Taskflux:
             )
         return plan_snapshot(disk, _data(disk, path), as_of[0] if as_of else None)
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         return replace(self.plan_snapshot(disk, path), verb="compact")  # its snapshot is its compaction
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         from flintlog.dialects.taskflux.upkeep.convert import plan_convert
 
         return plan_convert(disk, _data(disk, path), edition, target)
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        raise refuse_upgrade(self.name, path)
 
 
 def _data(disk: Disk, path: str) -> str:

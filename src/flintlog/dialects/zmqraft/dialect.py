@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import files
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintlog.core.follow import Follower
 
 
 class Zmqraft:
@@ -34,7 +37,7 @@ class Zmqraft:
 
         return verify.inspect(disk, _peer(disk, path))
 
-    def verify(self, disk: Disk, path: str, progress: Progress) -> Inventory:
+    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.zmqraft.upkeep import verify
 
         return verify.verify(disk, _peer(disk, path), progress)
@@ -54,6 +57,11 @@ class Zmqraft:
 
         return entries.read_split(disk, _peer(disk, path), split, query)
 
+    def follower(self) -> Follower:
+        from flintlog.core.numbered import Numbered
+
+        return Numbered(self, _peer, "index")
+
     def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
         from flintlog.dialects.zmqraft import entries
 
@@ -69,19 +77,30 @@ class Zmqraft:
 
         return entries.state(disk, _peer(disk, path), _index(as_of))
 
+    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
+        def rows(_: int) -> Iterator[pa.RecordBatch]:
+            return self.state(disk, path, as_of)
+
+        return workers.frame(rows, [0], self.state_schema())
+
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
 
         return plan_repair(disk, _peer(disk, path))
 
     def plan_snapshot(
-        self, disk: Disk, path: str, as_of: Position | None = None, given: GivenState | None = None
+        self,
+        disk: Disk,
+        path: str,
+        as_of: Position | None = None,
+        given: GivenState | None = None,
+        workers: Workers | None = None,
     ) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.snapshot import plan_snapshot
 
         return plan_snapshot(disk, _peer(disk, path), _index(as_of), given)
 
-    def plan_compact(self, disk: Disk, path: str) -> Plan:
+    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
 
         return plan_compact(disk, _peer(disk, path))
@@ -93,6 +112,9 @@ class Zmqraft:
             raise RefusedError(why, file=path)
 
         return Plan("migrate", self.name, _peer(disk, path), (), apply, refusal=why)
+
+    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
+        raise refuse_upgrade(self.name, path)
 
 
 def _index(position: Position | None) -> int | None:

@@ -1,7 +1,7 @@
 """The live store: channels, epochs, snapshots, compaction, backups."""
 
 from flintlog.dialects.limestone.store.auto import Automatic
-from flintlog.dialects.limestone.store.backup import Backup, back_up, restore, restore_files
+from flintlog.dialects.limestone.store.backup import Backup, back_up, check_backup, restore, restore_files
 from flintlog.dialects.limestone.store.channel import Channel, Session
 from flintlog.dialects.limestone.store.datastore import Datastore
 from flintlog.dialects.limestone.store.snapshot import Snapshot
@@ -14,6 +14,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "back_up",
+    "check_backup",
     "restore",
     "restore_files",
 ]

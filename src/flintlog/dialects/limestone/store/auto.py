@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.dialects.limestone.layout import Version
 from flintlog.dialects.limestone.store.channel import Channel, Session
-from flintlog.errors import UsageError
+from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,9 +30,12 @@ class _Writer:
         self.lock = threading.Lock()
         self._channel = channel
         self._session: Session | None = None
+        self.closed = False
 
     def write(self, change: Callable[[Session], None]) -> int:
         with self.lock:
+            if self.closed:
+                raise RefusedError("epochs no longer switch by themselves: this was closed")
             if self._session is None:
                 self._session = self._channel.begin()
             change(self._session)
@@ -85,6 +88,9 @@ class Automatic:
         """Make durable what was put, and stop."""
         self._stop.set()
         self._thread.join()
+        for writer in self._writers:
+            with writer.lock:
+                writer.closed = True
         if not self.store.failstop.failed:
             self._switch()
 
@@ -100,9 +106,12 @@ class Automatic:
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             try:
-                self._switch()
+                with (
+                    self.store.guard()
+                ):  # whatever it is, epochs go no further: whoever waits or puts is told
+                    self._switch()
             except Exception:
-                return  # the store has stopped: whoever waits or puts is told
+                return
 
     def _switch(self) -> None:
         epoch = self.store.switch_epoch()

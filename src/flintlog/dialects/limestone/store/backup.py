@@ -1,11 +1,13 @@
 """Copies of a live directory, whole or with what is new, and the way back.
 
-A backup is a directory of plain files with a list of them in `flintlog-backup.json`, which is written last: without
-it a backup is not there. Rotated logs, rotated epoch files, blobs and the compacted files of the designed edition never
-change, so a later backup names those that an earlier one holds and copies only the others.
+A backup is a directory of plain files with a list of them in `flintlog-backup.json`. A later one names what an earlier
+one holds, compared by content, and copies only the rest. Channels go on while files are copied.
+
+Backups and restored directories are written to `<target>.new`, read back, and get their name last: they are there as a
+whole or not at all.
 
 A chain may cross an upgrade of the format: the logs of an older version are read by every later one, and the manifest
-of the newest backup counts. It may not cross editions: that is refused before anything is read or written.
+of the newest backup counts. It may not cross editions: that is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -14,29 +16,34 @@ import hashlib
 import json
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.store.datastore import Datastore
 from flintlog.dialects.limestone.survey import survey
-from flintlog.disk import Disk
+from flintlog.disk import Buffer, Disk, write_all
 from flintlog.errors import DamageError, RefusedError, UsageError
 
-LIST_FILE = "flintlog-backup.json"
 _LIST_SIZE_MAX = 256 << 20
 _FORMAT = 1
+Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One file of a backup. `held_by` is the directory name of the earlier backup that has its bytes."""
+    """One file of a backup. `held_by` is the name that the earlier backup with its bytes had."""
 
     name: str
     size: int
     sha256: str
     held_by: str | None = None
+
+    @property
+    def content(self) -> tuple[str, int, str]:
+        return self.name, self.size, self.sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,254 +61,294 @@ class Backup:
         return sum(item.size for item in self.files if item.held_by is None)
 
 
-def back_up(
-    store: Datastore, target: str | os.PathLike[str], *, since: Sequence[str | os.PathLike[str]] = ()
-) -> Backup:
+def back_up(store: Datastore, target: Path, *, since: Sequence[Path] = ()) -> Backup:
     """Copy a live directory to an empty place; with `since`, only what those backups do not hold."""
     disk = store.disk
-    path = disk.resolve(target)
-    _refuse_taken(disk, path)
-    earlier = [disk.resolve(item) for item in since]
-    known: dict[str, tuple[str, Copied]] = {}
-    for place in earlier:
-        held = read_backup(disk, place)
-        if held.edition != store.edition:
-            raise RefusedError(
-                f"the backup is of the {held.edition} edition, and the directory of the {store.edition} one",
-                file=place,
-                advice="Begin a new chain with a full backup",
-            )
-        known |= {item.name: (place, item) for item in held.files if item.held_by is None}
-    disk.make_directory(path)
-    with store.held():
-        found = survey(disk, store.path, walk=False)
-        assert found.manifest is not None
-        copied = tuple(_copies(disk, store.path, path, list(_names(disk, store.path)), known))
-        done = Backup(store.edition, found.manifest.version, found.durable, copied)
-    content = {"format": _FORMAT, "dialect": "limestone", **asdict(done)}
-    listing = posixpath.join(path, LIST_FILE)
-    disk.publish(listing, [json.dumps(content, indent=1).encode()], scratch=listing + ".new")
+    known: dict[tuple[str, int, str], str] = {}
+    for place in map(disk.resolve, since):
+        for item in _read_of_edition(disk, place, store.edition).files:
+            if item.held_by is None:
+                known[item.content] = posixpath.basename(place)
+    sizes = {(name, size) for name, size, _ in known}
+    with _new_place(disk, disk.resolve(target)) as building, store.held() as epoch:
+        copied = []
+        for name in _names(disk, store.path):
+            source = posixpath.join(store.path, name)
+            size = _size(disk, source)
+            content = (name, size, _digest(disk, source, size) if (name, size) in sizes else "")
+            if content in known:
+                copied.append(Copied(*content, held_by=known[content]))
+            else:
+                copied.append(_copy(disk, source, building, name, size))
+        manifest = lay.decode_manifest(_read(disk, store.path, lay.MANIFEST_FILE))
+        done = Backup(store.edition, manifest.version, epoch, tuple(copied))
+        listing = {"format": _FORMAT, "dialect": "limestone", **asdict(done)}
+        _write(disk, building, lay.BACKUP_FILE, [json.dumps(listing, indent=1).encode()])
     return done
 
 
 def read_backup(disk: Disk, path: str) -> Backup:
-    """The list of a backup."""
-    place = posixpath.join(path, LIST_FILE)
+    """The list of a backup, which is durable then: whoever made it may have died before its name was."""
+    place = posixpath.join(path, lay.BACKUP_FILE)
     if disk.stat(place) is None:
-        raise RefusedError(
-            "there is no backup here, or one that was not finished",
-            file=path,
-            advice=f"A backup has a {LIST_FILE}",
-        )
+        raise RefusedError("there is no backup here", file=path, advice=f"A backup has a {lay.BACKUP_FILE}")
+    disk.sync_ancestors(path)
     try:
         content = json.loads(disk.read(place, _LIST_SIZE_MAX))
-        items = tuple(Copied(**item) for item in content["files"])
-        backup = Backup(content["edition"], content["version"], content["epoch"], items)
-        for item in items:
-            _check_name(item.name)
         if content["format"] != _FORMAT or content["dialect"] != "limestone":
             raise ValueError("another kind of backup")
-    except (ValueError, KeyError, TypeError) as error:
+        items = tuple(Copied(**item) for item in content["files"])
+        for item in items:
+            _check_name(item.name)
+            if not isinstance(item.size, int) or not isinstance(item.sha256, str):
+                raise ValueError(f"the file {item.name}")
+        return Backup(
+            content["edition"],
+            lay.check_number("version", content["version"]),
+            lay.check_number("epoch", content["epoch"]),
+            items,
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, RefusedError, UsageError) as error:
         raise DamageError(
             "this is not the list of a backup", code="backup-list", file=place, found=str(error)
         ) from None
-    return backup
+
+
+def check_backup(
+    source: Path, *, chain: Iterable[Path] = (), disk: Disk | None = None
+) -> tuple[Backup, dict[str, str]]:
+    """Read every file of a backup and compare it with the list; gives the list, and where each file is."""
+    disk = disk or Disk()
+    origin = disk.resolve(source)
+    backup = read_backup(disk, origin)
+    holders = {item.content: origin for item in backup.files if item.held_by is None}
+    for place in map(disk.resolve, chain):
+        for item in _read_of_edition(disk, place, backup.edition).files:
+            if item.held_by is None:
+                holders.setdefault(item.content, place)
+    return backup, {item.name: _compared(disk, holders, origin, item) for item in backup.files}
 
 
 def restore(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    source: Path,
+    target: Path,
     *,
-    chain: Sequence[str | os.PathLike[str]] = (),
+    chain: Iterable[Path] = (),
     epoch: int | None = None,
     disk: Disk | None = None,
 ) -> Backup:
     """Make an empty place what the directory was at the time of a backup, or at an earlier epoch of it.
 
-    `chain` are the backups that this one builds on. Everything is read and compared before anything is written.
+    `chain` are the backups that this one builds on. Everything is compared with the list before anything is written.
     """
     disk = disk or Disk()
-    path, origin = disk.resolve(target), disk.resolve(source)
-    backup = read_backup(disk, origin)
-    places = {posixpath.basename(disk.resolve(item)): disk.resolve(item) for item in chain}
-    for place in places.values():
-        held = read_backup(disk, place)
-        if held.edition != backup.edition:
-            raise RefusedError(
-                f"the chain goes from the {held.edition} edition to the {backup.edition} one", file=place
-            )
-    sources: dict[str, str] = {}
-    for item in backup.files:
-        if item.held_by is not None and item.held_by not in places:
-            raise RefusedError(
-                f"{item.name} is in the backup {item.held_by}",
-                file=origin,
-                advice="Name that backup in the chain too",
-            )
-        holder = origin if item.held_by is None else places[item.held_by]
-        sources[item.name] = _compared(disk, posixpath.join(holder, item.name), item)
-    _check_epoch(disk, origin, backup, sources, epoch)
-    _write(disk, path, sources, backup.epoch if epoch is None else epoch, cut=epoch is not None)
+    origin = disk.resolve(source)
+    backup, sources = check_backup(origin, chain=chain, disk=disk)
+    reached = backup.epoch if epoch is None else _check_epoch(disk, origin, backup, sources, epoch)
+    with _new_place(disk, disk.resolve(target)) as building:
+        _write(disk, building, lay.EPOCH_FILE, [lay.encode_durable(reached)] if reached else [])
+        for name, place in sources.items():
+            if not name.startswith(lay.EPOCH_FILE):
+                _copy(disk, place, building, name, _size(disk, place))
+        _prove(disk, building, backup.edition)
     return backup
 
 
 def restore_files(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    entries: Mapping[str, str] | None = None,
-    *,
-    disk: Disk | None = None,
+    source: Path, target: Path, entries: Mapping[str, str] | None = None, *, disk: Disk | None = None
 ) -> None:
-    """Make an empty place from plain copies of files: all of `source`, or `entries` of source name to target name."""
+    """Make an empty place from plain copies of files: all of `source` that belong to the format, or `entries` of
+    source name to target name. Blobs find their folder by their name."""
     disk = disk or Disk()
-    origin, path = disk.resolve(source), disk.resolve(target)
-    names = dict(entries) if entries is not None else {name: name for name in disk.list(origin)}
-    if lay.MANIFEST_FILE not in names.values():
-        raise RefusedError("there is no manifest among these files", file=origin)
+    origin = disk.resolve(source)
+    if entries is None and disk.stat(posixpath.join(origin, lay.BACKUP_FILE)) is not None:
+        raise RefusedError("this is a backup with a list", file=origin, advice="Use `restore`")
+    names = _plain_names(disk, origin) if entries is None else dict(entries)
     sources: dict[str, str] = {}
     for name, destination in names.items():
-        place = posixpath.join(origin, name)
-        stat = disk.stat(place)
-        if stat is None or stat.is_directory:
-            raise RefusedError("this is not a file", file=place)
         blob = lay.BLOB_NAME.fullmatch(posixpath.basename(name))
-        sources[_check_name(lay.blob_path(int(blob[1], 16)) if blob else destination)] = place
-    manifest = lay.decode_manifest(disk.read(sources[lay.MANIFEST_FILE], lay.MANIFEST_SIZE_MAX))
-    if not lay.VERSION_MIN <= manifest.version <= lay.VERSION_MAX:
-        raise RefusedError(f"version {manifest.version} is not known", file=sources[lay.MANIFEST_FILE])
-    _write(disk, path, sources, None, cut=False)
+        goal = _check_name(lay.blob_path(int(blob[1], 16)) if blob else destination)
+        if goal in sources:
+            raise UsageError(f"two files shall become {goal}", file=origin)
+        sources[goal] = posixpath.normpath(posixpath.join(origin, name))
+        if not sources[goal].startswith(posixpath.join(origin, "")):
+            raise UsageError(f"{name!r} is outside the source", file=origin)
+    if lay.MANIFEST_FILE not in sources:
+        raise RefusedError("there is no manifest among these files", file=origin)
+    sizes = {name: _size(disk, place) for name, place in sources.items()}
+    with _new_place(disk, disk.resolve(target)) as building:
+        for name in sorted(sources, key=lambda name: name == lay.MANIFEST_FILE):
+            _copy(disk, sources[name], building, name, sizes[name])
+        _prove(disk, building, None)
 
 
-# Copying
+# What belongs to a backup
 
 
-def _names(disk: Disk, path: str) -> Iterator[tuple[str, bool]]:
-    """The files that belong to a backup, and whether they can change later."""
+def _names(disk: Disk, path: str) -> Iterator[str]:
+    """The files of a directory that was rotated: all that count, but the active logs and the active epoch file."""
     found = files.list_files(disk, path)
-    yield lay.MANIFEST_FILE, True
-    if lay.CATALOG_FILE in found.catalogs:
-        yield lay.CATALOG_FILE, True
-    for name in sorted(found.compacted):
-        yield name, name == lay.COMPACTED_FILE
-    for log in found.logs:
-        if not log.active:
-            yield log.name, False
-    for name in sorted(found.epochs):
-        if name != lay.EPOCH_FILE:
-            yield name, False
-    for number in sorted(files.blobs(disk, path)):
-        yield lay.blob_path(number), False
+    yield lay.CATALOG_FILE
+    yield from sorted(found.compacted)
+    yield from (log.name for log in found.logs if not log.active)
+    yield from (name for name in sorted(found.epochs) if name != lay.EPOCH_FILE)
+    yield from map(lay.blob_path, sorted(files.blobs(disk, path)))
+    yield lay.MANIFEST_FILE  # last: without it nothing looks like a directory of ours
 
 
-def _copies(
-    disk: Disk,
-    source: str,
-    target: str,
-    names: Sequence[tuple[str, bool]],
-    known: Mapping[str, tuple[str, Copied]],
-) -> Iterator[Copied]:
-    for name, mutable in names:
-        place = posixpath.join(source, name)
-        stat = disk.stat(place)
-        if stat is None:
-            continue  # a blob that was collected meanwhile
-        held = known.get(name)
-        if held is not None and not mutable and held[1].size == stat.size:
-            holder, item = held
-            yield Copied(name, item.size, item.sha256, posixpath.basename(holder))
-        else:
-            yield _copy(disk, place, posixpath.join(target, name), name)
-    disk.sync_directory(target)
+def _plain_names(disk: Disk, path: str) -> dict[str, str]:
+    names = [name for name in disk.list(path) if _is_name(name) or lay.BLOB_NAME.fullmatch(name)]
+    names += map(lay.blob_path, files.blobs(disk, path))
+    return {name: name for name in names if not disk.is_directory(posixpath.join(path, name))}
 
 
-def _copy(disk: Disk, source: str, target: str, name: str) -> Copied:
-    disk.make_directory(posixpath.dirname(target))
-    digest = hashlib.sha256()
-    with disk.open(source) as file, disk.create_scratch(target) as copy:
-        size = file.size()
-        at = 0
-        for chunk in file.chunks(0, size):
-            digest.update(chunk)
-            copy.pwrite(chunk, at)
-            at += len(chunk)
-        copy.sync()
-    disk.sync_directory(posixpath.dirname(target))
-    return Copied(name, size, digest.hexdigest())
+def _is_name(name: str) -> bool:
+    """Can a directory of ours have such a file, and a backup copy it? A list comes from outside."""
+    if "/" in name:
+        match = lay.BLOB_NAME.fullmatch(posixpath.basename(name))
+        return match is not None and name == lay.blob_path(int(match[1], 16))
+    known = (lay.MANIFEST_FILE, lay.CATALOG_FILE, lay.COMPACTED_PREVIOUS)
+    return (
+        name in known
+        or lay.is_wal_name(name)
+        or lay.is_compacted_name(name)
+        or name == lay.EPOCH_FILE
+        or lay.ROTATED_EPOCH_NAME.fullmatch(name) is not None
+    )
 
 
-# Restoring
+def _check_name(name: object) -> str:
+    if not isinstance(name, str) or "\0" in name or not _is_name(name):
+        raise RefusedError(f"{name!r} is not the name of a file of this format")
+    return name
 
 
-def _compared(disk: Disk, place: str, item: Copied) -> str:
-    digest = hashlib.sha256()
+def _read_of_edition(disk: Disk, place: str, edition: str) -> Backup:
+    held = read_backup(disk, place)
+    if held.edition != edition:
+        raise RefusedError(
+            f"the backup is of the {held.edition} edition, and the chain of the {edition} one",
+            file=place,
+            advice="Begin a new chain with a full backup",
+        )
+    return held
+
+
+# Checks before anything is written
+
+
+def _compared(disk: Disk, holders: Mapping[tuple[str, int, str], str], origin: str, item: Copied) -> str:
+    """Where the bytes of a file are, after they were read and found to be those of the list."""
+    if item.content not in holders:
+        raise RefusedError(
+            f"{item.name} is in the backup {item.held_by}",
+            file=origin,
+            advice="Name that backup in the chain too",
+        )
+    place = posixpath.join(holders[item.content], item.name)
     if disk.stat(place) is None:
         raise DamageError("a file of the backup is missing", code="backup-file-missing", file=place)
-    with disk.open(place) as file:
-        size = file.size()
-        for chunk in file.chunks(0, size):
-            digest.update(chunk)
-    if (size, digest.hexdigest()) != (item.size, item.sha256):
+    size = _size(disk, place)
+    digest = _digest(disk, place, size)
+    if (size, digest) != (item.size, item.sha256):
         raise DamageError(
             "a file of the backup is not what was copied",
             code="backup-file",
             file=place,
             expected=f"{item.size} bytes, {item.sha256[:16]}",
-            found=f"{size} bytes, {digest.hexdigest()[:16]}",
+            found=f"{size} bytes, {digest[:16]}",
         )
     return place
 
 
-def _check_epoch(
-    disk: Disk, origin: str, backup: Backup, sources: Mapping[str, str], epoch: int | None
-) -> None:
-    if epoch is None:
-        return
-    if epoch > backup.epoch:
-        raise UsageError(f"the backup reaches to epoch {backup.epoch}, not to {epoch}")
-    raw = disk.read(sources[lay.CATALOG_FILE], lay.CATALOG_SIZE_MAX) if lay.CATALOG_FILE in sources else b""
-    catalog = lay.decode_catalog(raw) if raw else lay.Catalog()
+def _check_epoch(disk: Disk, origin: str, backup: Backup, sources: Mapping[str, str], epoch: int) -> int:
+    if lay.check_number("epoch", epoch) > backup.epoch:
+        raise UsageError(f"the backup reaches to epoch {backup.epoch}, not to {epoch}", file=origin)
+    catalog = lay.Catalog()
+    if lay.CATALOG_FILE in sources:
+        catalog = lay.decode_catalog(disk.read(sources[lay.CATALOG_FILE], lay.CATALOG_SIZE_MAX))
     if catalog.compacted and epoch < catalog.max_epoch:
         raise RefusedError(
             f"epoch {epoch} is no longer there: the log was compacted up to epoch {catalog.max_epoch}",
             file=origin,
             advice="Restore a backup from before that compaction",
         )
+    return epoch
 
 
-def _write(disk: Disk, path: str, sources: Mapping[str, str], epoch: int | None, *, cut: bool) -> None:
-    """Copy everything, the manifest last: with it the directory is there."""
-    _refuse_taken(disk, path)
-    disk.make_directory(path)
-    for name, place in sources.items():
-        rotated_epoch = name.startswith(lay.EPOCH_FILE)
-        if name != lay.MANIFEST_FILE and not (cut and rotated_epoch):
-            _copy(disk, place, posixpath.join(path, name), name)
-    if epoch is not None:
-        with disk.create_scratch(posixpath.join(path, lay.EPOCH_FILE)) as file:
-            if epoch:
-                file.pwrite(lay.encode_durable(epoch), 0)
-            file.sync()
-    disk.sync_directory(path)
-    target = posixpath.join(path, lay.MANIFEST_FILE)
-    raw = disk.read(sources[lay.MANIFEST_FILE], lay.MANIFEST_SIZE_MAX)
-    disk.publish(target, [raw], scratch=target + ".new")
+def _prove(disk: Disk, path: str, edition: str | None) -> None:
+    """Every record of a restored directory can be read, or it does not get its name."""
+    found = survey(disk, path)
+    found.refuse_damage()
+    if edition is not None and found.edition != edition:
+        raise DamageError(
+            "the files are not of the edition that the list says",
+            code="backup-list",
+            file=path,
+            expected=edition,
+            found=found.edition,
+        )
 
 
-def _refuse_taken(disk: Disk, path: str) -> None:
-    if disk.stat(posixpath.join(path, LIST_FILE)) is not None or disk.stat(
-        posixpath.join(path, lay.MANIFEST_FILE)
-    ):
-        raise RefusedError("this place is taken", file=path, advice="Name an empty or a new directory")
+# Writing
 
 
-def _check_name(name: str) -> str:
-    """A file name as a directory of ours has it; a list comes from outside."""
-    blob = name.startswith(f"{lay.BLOB_DIRECTORY}/")
-    if blob:
-        match = lay.BLOB_NAME.fullmatch(posixpath.basename(name))
-        good = match is not None and name == lay.blob_path(int(match[1], 16))
-    else:
-        good = bool(name) and "/" not in name and name not in (".", "..")
-    if not good:
-        raise RefusedError(f"{name!r} is not the name of a file of this format")
-    return name
+@contextmanager
+def _new_place(disk: Disk, target: str) -> Iterator[str]:
+    """A new directory to fill; it gets its name, durable, when the block ends well."""
+    stat = disk.stat(target)
+    if stat is not None and (not stat.is_directory or disk.list(target)):
+        raise RefusedError("this place is taken", file=target, advice="Name an empty or a new directory")
+    building = f"{target}.new"
+    if disk.stat(building) is not None:
+        raise RefusedError(
+            "what was not finished lies here", file=building, advice="Remove it, then try again"
+        )
+    disk.make_directory(building)
+    yield building
+    disk.sync_directory(building)
+    disk.rename(building, target)
+    disk.sync_directory(posixpath.dirname(target))
+
+
+def _copy(disk: Disk, source: str, directory: str, name: str, size: int) -> Copied:
+    digest = hashlib.sha256()
+
+    def chunks() -> Iterator[bytes]:
+        with disk.open(source) as file:
+            for chunk in file.chunks(0, size):
+                digest.update(chunk)
+                yield chunk
+
+    if "/" in name:
+        disk.make_directory(posixpath.join(directory, posixpath.dirname(name)))
+    written = _write(disk, directory, name, chunks())
+    if "/" in name:
+        disk.sync_directory(posixpath.join(directory, posixpath.dirname(name)))
+    return Copied(name, written, digest.hexdigest())
+
+
+def _write(disk: Disk, directory: str, name: str, chunks: Iterable[Buffer]) -> int:
+    with disk.open(posixpath.join(directory, name), "create") as file:
+        size = write_all(file, chunks)
+        file.sync()
+    return size
+
+
+def _digest(disk: Disk, path: str, size: int) -> str:
+    digest = hashlib.sha256()
+    with disk.open(path) as file:
+        for chunk in file.chunks(0, size):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _size(disk: Disk, path: str) -> int:
+    stat = disk.stat(path)
+    if stat is None or stat.is_directory:
+        raise RefusedError("this is not a file", file=path)
+    return stat.size
+
+
+def _read(disk: Disk, directory: str, name: str) -> bytes:
+    return disk.read(posixpath.join(directory, name), lay.MANIFEST_SIZE_MAX)

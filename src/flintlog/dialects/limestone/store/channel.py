@@ -147,7 +147,9 @@ class Channel:
         self._begin = 0  # where the session began in the file
         self._end = 0
         self._new = False  # the file's name is not yet durable
-        self.rotated = False  # the file has another name now; the next session begins a new one
+        self.rotated: str | None = (
+            None  # the name that the open file has got; the next session begins a new one
+        )
         self.epoch: int | None = None  # of the open session; guarded by the store's lock
 
     @property
@@ -235,10 +237,15 @@ class Channel:
     def entered(self, epoch: int) -> None:
         """A session begins. The store's lock is held."""
         self.epoch = epoch
-        if self.rotated:
+        if self.rotated is not None:
             self.close()
-            self.rotated = False
+            self.rotated = None
         self._begin = self._end
+
+    def rotate(self, name: str) -> None:
+        """The log has got another name. The store's lock is held."""
+        if self._file is not None and self.rotated is None:
+            self.rotated = name
 
     def close(self) -> None:
         if self._file is not None:

@@ -2,7 +2,8 @@
 
 Everything up to the durable epoch stood in logs before they were rotated, so the new compacted files hold it
 all, and the logs that reach no further may go once the switch is made. A session that was open during the
-rotation ends in a rotated log, above that epoch; such a log stays until the next compaction.
+rotation ends in a rotated log, above that epoch; such a log, like one with sessions that are not durable yet, stays
+until the next compaction.
 
 *Designed.* The files are written as `cmpct_NNNN.tmp` under numbers that were not in use. Then: the catalog gets
 the name `.back`; a new catalog is written; the files get their names; `.back` goes, and that is the switch. A
@@ -10,25 +11,33 @@ crash before it is rolled back by whoever opens the directory next.
 
 *Shipped.* The one file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
 the new catalog takes the place of the old one, the logs above the old catalog's epoch are applied on top of it,
-which gives the same state.
+which gives the same state. The original reads no log that the catalog lists, so one that stays must not be listed,
+and it would count what is old in it once more. So the first catalog lists it, then its old sessions are marked as
+invalid, then a second catalog leaves it out. A crash in between is finished by whoever opens the directory next.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
 
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.layout import Catalog
+from flintlog.dialects.limestone.layout import Catalog, Edition
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.store.healing import publish_catalog
-from flintlog.dialects.limestone.store.sorted_file import sorted_file
+from flintlog.dialects.limestone.store.healing import mark_covered, publish_catalog
+from flintlog.dialects.limestone.store.sorted_file import sorted_records
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.disk import Buffer, Disk, write_all
+from flintlog.disk import Buffer, Disk, File, write_all
 
+_NO_END = 1 << 62
 COMPACTED_BYTES = 1 << 30  # of one file of the designed edition
 _TEMPORARY = "compaction_temp"
 
@@ -47,30 +56,55 @@ def is_due(found: Survey, epoch: int) -> bool:
     return found.all_history or any(len(read.counted(found.low, epoch)) for read in found.logs)
 
 
+class WriteFiles(Protocol):
+    """Whoever writes the state to sorted files: this process, or many workers.
+
+    A record belongs to the file number S // file_bytes, where S is how many bytes of records stand before it.
+    """
+
+    def __call__(
+        self, path_of: Callable[[int], str], head: bytes, *, file_bytes: int | None, zero_versions: bool
+    ) -> list[str]:
+        """Write the files under names that `path_of` gives, durably; returns them."""
+
+
 def compact(
-    found: Survey, epoch: int, *, file_bytes: int = COMPACTED_BYTES, memory_bytes: int = MEMORY_BYTES
+    found: Survey,
+    epoch: int,
+    *,
+    busy: Collection[str] = (),
+    file_bytes: int = COMPACTED_BYTES,
+    memory_bytes: int = MEMORY_BYTES,
+    write: WriteFiles | None = None,
 ) -> Compacted:
-    """Write the state at a durable epoch to compacted files and switch to them."""
-    order = numeric if found.edition == "designed" else by_bytes
-    state = State(found, epoch, order=order, memory_bytes=memory_bytes)
+    """Write the state at a durable epoch to compacted files and switch to them. `busy` are rotated logs that may still
+    grow."""
+    if write is None:
+        state = State(found, epoch, order=order_of(found.edition), memory_bytes=memory_bytes)
+        write = partial(write_files, found.disk, state)
     rotated = [read for read in found.logs if not read.file.active]
     detached = frozenset(read.file.name for read in rotated if read.file.channel is not None)
+    staying = [
+        read
+        for read in rotated
+        if read.file.name in detached and (read.file.name in busy or read.reaches_above(epoch))
+    ]
+    stay = {read.file.name for read in staying}
     if found.edition == "designed":
-        names = _write_designed(found, state, epoch, file_bytes)
+        names = _write_designed(found, write, epoch, file_bytes)
         _switch_designed(
             found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, None), names
         )
     else:
-        names = _write_shipped(found, state)
+        names = _write_shipped(found, write)
         blob = max(found.catalog.max_blob or 0, _largest_blob(found))
-        _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, blob))
-    covered = [
-        read.file.name
-        for read in rotated
-        if read.file.name in detached and (not len(read.snippets) or int(read.snippets.epoch.max()) <= epoch)
-    ]
+        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, blob)
+        _switch_shipped(found, catalog)
+        if stay:
+            mark_covered(found, staying, epoch)
+            publish_catalog(found.disk, found.path, replace(catalog, detached=detached - stay))
     old = [name for name in found.base if name not in names]
-    return Compacted(epoch, tuple(names), tuple(old + covered))
+    return Compacted(epoch, tuple(names), (*old, *sorted(detached - stay)))
 
 
 def _path(found: Survey, name: str) -> str:
@@ -80,45 +114,16 @@ def _path(found: Survey, name: str) -> str:
 # Designed
 
 
-def _write_designed(found: Survey, state: State, epoch: int, file_bytes: int) -> list[str]:
+def _write_designed(found: Survey, write: WriteFiles, epoch: int, file_bytes: int) -> list[str]:
     used = [*found.listing.compacted, *found.listing.scratch, *found.catalog.compacted]
     numbers = [int(match[1]) for name in used if (match := lay.CMPCT_NAME.match(name))]
-    number = max(numbers, default=-1) + 1
-    names: list[str] = []
-    for chunks in _in_files(sorted_file(state, epoch), lay.encode_begin(epoch), file_bytes):
-        name = lay.cmpct_name(number + len(names))
-        _write_synced(found.disk, _path(found, name + lay.COMPACTED_SCRATCH), chunks)
-        names.append(name)
-    return names
+    first = max(numbers, default=-1) + 1
 
+    def path_of(number: int) -> str:
+        return _path(found, lay.cmpct_name(first + number) + lay.COMPACTED_SCRATCH)
 
-def _in_files(chunks: Iterable[Buffer], head: bytes, file_bytes: int) -> Iterator[Iterator[Buffer]]:
-    """The chunks of one sorted file as those of several, each with a head of its own."""
-    source = iter(chunks)
-    next(source)  # the head of the first
-    held: list[Buffer] = []
-    more = True
-
-    def one() -> Iterator[Buffer]:
-        nonlocal more
-        yield head
-        size = 0
-        while size < file_bytes:
-            chunk = held.pop() if held else next(source, None)
-            if chunk is None:
-                more = False
-                return
-            size += len(chunk)
-            yield chunk
-
-    while more:
-        yield one()
-        if more:
-            following = next(source, None)
-            if following is None:
-                more = False
-            else:
-                held.append(following)
+    paths = write(path_of, lay.encode_begin(epoch), file_bytes=file_bytes, zero_versions=False)
+    return [lay.cmpct_name(first + number) for number in range(len(paths))]
 
 
 def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
@@ -137,11 +142,14 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
 # Shipped
 
 
-def _write_shipped(found: Survey, state: State) -> list[str]:
+def _write_shipped(found: Survey, write: WriteFiles) -> list[str]:
     directory = _path(found, _TEMPORARY)
     found.disk.make_passing_directory(directory)
-    scratch = posixpath.join(directory, lay.COMPACTED_FILE)
-    _write_synced(found.disk, scratch, sorted_file(state, 0, zero_versions=True))
+
+    def path_of(number: int) -> str:
+        return posixpath.join(directory, lay.COMPACTED_FILE)
+
+    [scratch] = write(path_of, lay.encode_begin(0), file_bytes=None, zero_versions=True)
     found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
     found.disk.sync_directory(found.path)
     return [lay.COMPACTED_FILE]
@@ -155,12 +163,63 @@ def _switch_shipped(found: Survey, catalog: Catalog) -> None:
         write_all(file, [found.catalog.encode()])
         found.disk.rename(file.path, back)
     publish_catalog(found.disk, found.path, catalog)
+    found.disk.sync_directory(found.path)  # before logs are marked, or go, that the old catalog does not list
 
 
 def _largest_blob(found: Survey) -> int:
     from flintlog.dialects.limestone.store.blobs import referenced
 
     return max(referenced(found), default=0)
+
+
+# Writing
+
+
+def order_of(edition: Edition) -> Callable[[int], int]:
+    """The order of storages in the files of an edition."""
+    return numeric if edition == "designed" else by_bytes
+
+
+def write_files(
+    disk: Disk,
+    state: State,
+    path_of: Callable[[int], str],
+    head: bytes,
+    *,
+    file_bytes: int | None,
+    zero_versions: bool,
+) -> list[str]:
+    """Write the state to sorted files in this process."""
+    paths: list[str] = []
+    before = 0  # bytes of records so far
+    last = 0  # number of the file that is written
+    file, at = _begin(disk, path_of, head, paths)
+    try:
+        for data, starts in sorted_records(state, zero_versions=zero_versions):
+            view = memoryview(data)
+            numbers = (before + starts[:-1]) // (file_bytes or _NO_END)
+            edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+            for begin, end in pairwise(edges):
+                if numbers[begin] != last:
+                    file.sync()
+                    file.close()
+                    file, at = _begin(disk, path_of, head, paths)
+                    last = int(numbers[begin])
+                some = view[int(starts[begin]) : int(starts[end])]
+                file.pwrite(some, at)
+                at += len(some)
+            before += len(data)
+        file.sync()
+    finally:
+        file.close()
+    return paths
+
+
+def _begin(disk: Disk, path_of: Callable[[int], str], head: bytes, paths: list[str]) -> tuple[File, int]:
+    paths.append(path_of(len(paths)))
+    file = disk.create_scratch(paths[-1])
+    file.pwrite(head, 0)
+    return file, len(head)
 
 
 def _write_synced(disk: Disk, path: str, chunks: Iterable[Buffer]) -> None:

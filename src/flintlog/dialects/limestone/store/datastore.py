@@ -6,16 +6,20 @@ import os
 import posixpath
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.dialects.limestone import files
+from flintlog.core.workers import Workers
+from flintlog.dialects.limestone import files, spread
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Catalog, Edition, Version
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.spread import Looking, Spread
 from flintlog.dialects.limestone.store import blobs, compaction, creation, healing
 from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
@@ -26,7 +30,15 @@ from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk, FailStop, File, take_lock
 from flintlog.errors import LockedError, RefusedError, UsageError
 
-_MINOR_MASK = (1 << 63) - 1
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What a rotation did: the new names, those of them that a session is still open in, and the epoch that was
+    durable: every session up to it is in the rotated logs."""
+
+    names: list[str]
+    busy: frozenset[str]
+    epoch: int
 
 
 class Datastore:
@@ -34,7 +46,8 @@ class Datastore:
 
     Entries are durable with their epoch: when every session of it has ended and a later epoch was begun.
 
-    `keep_superseded` leaves logs that a compaction took in where they are, as the original does.
+    `keep_superseded` leaves logs that a compaction took in where they are, as the original does. `workers` walk the
+    logs of a large directory and write its compacted files; without them this process does.
     """
 
     def __init__(
@@ -50,6 +63,7 @@ class Datastore:
         compacted_bytes: int = COMPACTED_BYTES,
         flush_bytes: int = FLUSH_BYTES,
         keep_superseded: bool = False,
+        workers: Workers | None = None,
         disk: Disk | None = None,
     ) -> None:
         self.disk = disk or Disk()
@@ -59,6 +73,7 @@ class Datastore:
         self._memory_bytes = memory_bytes
         self._compacted_bytes = compacted_bytes
         self._keep_superseded = keep_superseded
+        self._workers = workers
         self.flush_bytes = flush_bytes
         self._on_durable = on_durable
         self._closed = False
@@ -67,8 +82,6 @@ class Datastore:
         self._recording = threading.Lock()  # held while the epoch file is written
         self._upkeep = threading.Lock()  # rotation, compaction, backup: one at a time
         self._channels: list[Channel] = []
-        self._holds = 0  # backups that still need superseded files
-        self._superseded: list[str] = []
         self.disk.make_passing_directory(self.path)
         self._lock_files: list[File] = [take_lock(self.disk, self.path, "read", self.path)]
         try:
@@ -82,12 +95,15 @@ class Datastore:
     def _open(self, edition: Edition | None, snapshot: bool, instance: creation.Instance) -> None:
         if edition is not None and edition not in lay.VERSION_OF:
             raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(lay.VERSION_OF)}")
+        if self.disk.stat(posixpath.join(self.path, lay.BACKUP_FILE)) is not None:
+            raise RefusedError("this is a backup", file=self.path, advice="Restore it to another place")
         blank = creation.is_blank(files.list_files(self.disk, self.path))
         if blank:
             creation.create(self.disk, self.path, creation.manifest_of(edition or "designed", instance))
         self._lock_manifest()
-        found = survey(self.disk, self.path)
+        found = self._survey()
         found.refuse_damage()
+        found.refuse_forgetting()
         if edition is not None and found.edition != edition:
             raise RefusedError(
                 f"this directory is of the {found.edition} edition, not {edition}",
@@ -103,9 +119,13 @@ class Datastore:
         order = numeric if self.edition == "designed" else by_bytes
         self.snapshot: Snapshot | None = None
         if snapshot:
-            fresh = survey(self.disk, self.path)
+            fresh = self._survey()
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
             self.snapshot = write_snapshot(self.disk, self.path, state, order)
+
+    def _survey(self) -> Survey:
+        walker = None if self._workers is None else spread.walker(self._workers)
+        return survey(self.disk, self.path, walker=walker)
 
     def _lock_manifest(self) -> None:
         """The original locks the manifest; whoever of us is here has the directory already."""
@@ -282,52 +302,62 @@ class Datastore:
     def rotate(self) -> list[str]:
         """Give every log the name of a rotated one; sessions that are open end in theirs. Returns the new names."""
         with self._upkeep:
-            return self._rotate()
+            return self._rotate().names
 
-    def _rotate(self, *, epochs: bool | None = None) -> list[str]:
+    def _rotate(self, *, epochs: bool | None = None) -> Rotation:
         names = []
         with self._recording, self._lock, self.guard():
             if epochs or (epochs is None and self.edition == "designed"):
                 name = self._epochs.rotate(self._milliseconds(), self._switched)
                 names += [name] if name else []
             there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
-            for name in sorted(there):
-                names.append(healing.rotate(self.disk, self.path, name, self._milliseconds()))
+            rotated = {
+                name: healing.rotate(self.disk, self.path, name, self._milliseconds())
+                for name in sorted(there)
+            }
             for channel in self._channels:
-                channel.rotated = True
+                if channel.name in rotated:
+                    channel.rotate(rotated[channel.name])
+            open_in = [channel.rotated for channel in self._channels if channel.epoch is not None]
             self.disk.sync_directory(self.path)
-        return names
+            busy = frozenset(name for name in open_in if name is not None)
+            return Rotation(names + list(rotated.values()), busy, self._durable)
 
     def compact(self) -> Compacted | None:
         """Write the durable state to compacted files, while channels go on; None when there is nothing new."""
         with self._upkeep:
             self.failstop.check()
-            epoch = self._durable
-            self._rotate()
-            found = survey(self.disk, self.path)
+            rotation = self._rotate()
+            looking = None if self._workers is None else Looking(self._workers, self.disk, self.path)
+            found = self._survey() if looking is None else looking.survey
             found.refuse_damage()
-            if not compaction.is_due(found, epoch):
+            if not compaction.is_due(found, rotation.epoch):
                 return None
+            write = None
+            if looking is not None and self._workers is not None:
+                order = compaction.order_of(self.edition)
+                write = partial(
+                    spread.write_files, Spread(self._workers, looking, rotation.epoch, order=order)
+                )
             with self.guard():
                 done = compaction.compact(
-                    found, epoch, file_bytes=self._compacted_bytes, memory_bytes=self._memory_bytes
+                    found,
+                    rotation.epoch,
+                    busy=rotation.busy,
+                    file_bytes=self._compacted_bytes,
+                    memory_bytes=self._memory_bytes,
+                    write=write,
                 )
-                self._superseded += done.superseded
-                self._collect()
+                if not self._keep_superseded:
+                    self._collect(done.superseded)
             return done
 
-    def _collect(self) -> None:
-        """Remove what nothing needs any more, unless a backup still copies it."""
-        if self._holds or self._keep_superseded:
-            return
+    def _collect(self, superseded: Sequence[str]) -> None:
+        """Remove what nothing needs any more."""
         with self._recording:
-            if self.edition == "designed":
-                self._superseded += self._old_epochs()
-        for name in self._superseded:
-            path = posixpath.join(self.path, name)
-            if self.disk.stat(path) is not None:
-                self.disk.unlink(path)
-        self._superseded = []
+            old = self._old_epochs() if self.edition == "designed" else []
+        for name in [*superseded, *old]:
+            self.disk.unlink(posixpath.join(self.path, name))
 
     def _old_epochs(self) -> list[str]:
         """Rotated epoch files: the present one says as much, as soon as it has a record."""
@@ -337,17 +367,14 @@ class Datastore:
         return names
 
     @contextmanager
-    def held(self) -> Iterator[list[str]]:
-        """Rotate, and keep every file that is there until the block ends; gives the names of rotated files."""
+    def held(self) -> Iterator[int]:
+        """Rotate, and let no file that is there change or go until the block ends; gives the epoch that they reach.
+
+        Channels go on. Rotation, compaction and closing wait.
+        """
         with self._upkeep:
-            names = self._rotate(epochs=True)
-            self._holds += 1
-        try:
-            yield names
-        finally:
-            with self._upkeep:
-                self._holds -= 1
-                self._collect()
+            self.failstop.check()
+            yield self._rotate(epochs=True).epoch
 
     # Closing
 

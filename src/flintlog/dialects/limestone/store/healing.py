@@ -11,6 +11,7 @@ again (shipped).
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from dataclasses import replace
 
 from flintlog.dialects.limestone import layout as lay
@@ -20,7 +21,7 @@ from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Disk, write_all
 
 _INVALIDATED = bytes([lay.INVALIDATED])
-_SORTING = "sorting/"  # scratch of the original, as large as the log; it removes it at every start, too
+_SCRATCH = ("sorting/", "compaction_temp/")  # of the original and of ours, as large as the log
 
 
 def heal(found: Survey) -> None:
@@ -30,7 +31,7 @@ def heal(found: Survey) -> None:
     else:
         _settle_compacted(found)
     for name in found.listing.scratch:
-        if "/" not in name or name.startswith(_SORTING):
+        if "/" not in name or name.startswith(_SCRATCH):
             found.disk.unlink(_path(found, name))
     for read in found.logs:
         _heal_log(found, read)
@@ -52,8 +53,6 @@ def _heal_log(found: Survey, read: LogRead) -> None:
     pending = [int(at) for at in read.pending(found.durable).offset]
     torn = read.tail if read.tail is not None and read.tail.torn else None
     ends = read.file.active or (torn is not None and not torn.marked)
-    if not pending and not ends and not _has_fresh_marks(read, found.durable):
-        return
     counted = read.counted(-1, found.durable)
     with found.disk.open(_path(found, read.file.name), "write") as file:
         cut = torn.begin if torn is not None and ends else None
@@ -71,11 +70,6 @@ def _heal_log(found: Survey, read: LogRead) -> None:
             file.truncate(cut)
         # Also a cut or a mark that a dead process made: it must not come undone when its epoch is durable.
         file.sync()
-
-
-def _has_fresh_marks(read: LogRead, durable: int) -> bool:
-    marks = read.snippets
-    return bool(((marks.kind == lay.INVALIDATED) & (marks.epoch > durable)).any())
 
 
 def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
@@ -109,7 +103,7 @@ def _settle_compacted(found: Survey) -> None:
     disk = found.disk
     if found.base == (lay.COMPACTED_PREVIOUS,):
         disk.rename(_path(found, lay.COMPACTED_PREVIOUS), _path(found, lay.COMPACTED_FILE))
-    catalog = found.catalog
+    catalog = _leave_out(found)
     if found.base and not catalog.compacted:
         catalog = replace(catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
     if catalog == found.catalog and found.catalog_name == lay.CATALOG_BACK:
@@ -118,6 +112,26 @@ def _settle_compacted(found: Survey) -> None:
         publish_catalog(disk, found.path, catalog)
     if found.listing.previous is not None and found.base != (lay.COMPACTED_PREVIOUS,):
         disk.unlink(_path(found, lay.COMPACTED_PREVIOUS))
+
+
+def _leave_out(found: Survey) -> Catalog:
+    """The catalog without the logs that hold sessions behind the compaction: the original reads no log it lists."""
+    catalog = found.catalog
+    if found.low < 0 or found.all_history:
+        return catalog
+    newer = [read for read in found.logs if read.listed and len(read.counted(found.low, found.durable))]
+    mark_covered(found, newer, found.low)
+    return replace(catalog, detached=catalog.detached - {read.file.name for read in newer})
+
+
+def mark_covered(found: Survey, reads: Iterable[LogRead], epoch: int) -> None:
+    """Mark the sessions up to this epoch, which the compacted files hold; durable on return."""
+    for read in reads:
+        old = read.counted(-1, epoch)
+        with found.disk.open(_path(found, read.file.name), "write") as file:
+            for at in old.offset.tolist():
+                file.pwrite(_INVALIDATED, at)
+            file.sync()
 
 
 def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:

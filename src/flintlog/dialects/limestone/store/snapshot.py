@@ -94,7 +94,15 @@ class Snapshot:
 
         for entries in scan.read_entries(self._view, self._snippets):
             file = np.zeros(len(entries), np.int32)
-            live = Live(file, entries.offset, entries.storage, entries.major, entries.minor)
+            live = Live(
+                file,
+                entries.offset,
+                entries.storage,
+                entries.major,
+                entries.minor,
+                entries.key_length,
+                entries.length,
+            )
             yield from state_batches([self._view], [lay.SNAPSHOT_FILE], live)
 
 

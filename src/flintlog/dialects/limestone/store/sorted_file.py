@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from flintlog.columns.gather import gather
+from flintlog.columns.gather import Ints, gather
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live, State
-from flintlog.dialects.limestone.tables import fields_of, pieces
+from flintlog.dialects.limestone.tables import pieces, zero_versions
 
 
 def sorted_file(state: State, epoch: int, *, zero_versions: bool = False) -> Iterator[bytes | bytearray]:
     """The bytes of the file in chunks, which can be given to `Disk.publish`."""
     yield lay.encode_begin(epoch)
+    for data, _ in sorted_records(state, zero_versions=zero_versions):
+        yield data
+
+
+def sorted_records(state: State, *, zero_versions: bool = False) -> Iterator[tuple[bytearray, Ints]]:
+    """The live entries as they were logged, in chunks, with where each begins in its chunk (one more for the end)."""
     for chunks in state.mapped(lambda live: list(_records(state, live, zero_versions))):
         yield from chunks
 
 
-def _records(state: State, live: Live, zero_versions: bool) -> Iterator[bytearray]:
-    fields = fields_of(state.views, live)
-    length = fields.end - live.offset
-    for piece in pieces(length, state.names[0] if state.names else ""):
-        data, starts = gather(state.views, live.file[piece], live.offset[piece], length[piece])
-        if zero_versions:
-            at = starts[:-1] + lay.PUT_HEADER.size + fields.key_length[piece]
-            raw = np.frombuffer(data, np.uint8)
-            raw[(at[:, None] + np.arange(lay.VERSION_SIZE)).ravel()] = 0
-        yield data
+def _records(state: State, live: Live, zero: bool) -> Iterator[tuple[bytearray, Ints]]:
+    for piece in pieces(live.length, state.names[0] if state.names else ""):
+        data, starts = gather(state.views, live.file[piece], live.offset[piece], live.length[piece])
+        if zero:
+            zero_versions(data, starts[:-1], live.key_length[piece])
+        yield data, starts

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from flintlog.core.plan import Plan, Step
+from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.spread import walker
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.compaction import is_due
 from flintlog.dialects.limestone.survey import survey
 from flintlog.disk import Disk
 
 
-def plan_compact(disk: Disk, path: str) -> Plan:
+def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     """The state at the durable epoch in compacted files; the logs that led to it go, and so do files before them."""
-    found = survey(disk, path)
+    found = survey(disk, path, walker=None if workers is None else walker(workers))
     found.refuse_damage()
     steps: list[Step] = []
     epoch = max(found.durable, found.low)
@@ -28,7 +30,7 @@ def plan_compact(disk: Disk, path: str) -> Plan:
     def apply() -> str:
         if not steps:
             return f"the compacted files hold epoch {epoch} already"
-        with Datastore(path, snapshot=False, disk=disk) as store:
+        with Datastore(path, snapshot=False, workers=workers, disk=disk) as store:
             done = store.compact()
         if done is None:
             return "somebody else has compacted it meanwhile"

@@ -9,6 +9,7 @@ import numpy as np
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
+from flintlog.core.live import look
 from flintlog.dialects.limestone import files, tables
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import State
@@ -17,16 +18,39 @@ from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
 
 _BLOBS_NAMED_MAX = 100  # findings of one kind
+# What a store is about to finish: a session, a record of an epoch, a switch of catalogs or manifests.
+_PASSING = {
+    "torn-tail",
+    "not-durable",
+    "epoch-torn",
+    "catalog-back",
+    "catalog-incomplete",
+    "manifest-back",
+    "compacted-previous",
+}
 
 
 def inspect(disk: Disk, path: str) -> Inventory:
     """Files, roles, epochs; goes through all logs without making the state."""
-    return _inventory(survey(disk, path), {})
+
+    def glance() -> Inventory:
+        return _inventory(survey(disk, path), {})
+
+    return look(disk, path, glance, glance, _PASSING)
 
 
 def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
     """Every file and every record, the state that they make, and the blobs that it names."""
-    found = survey(disk, path, progress=progress)
+    return look(
+        disk,
+        path,
+        lambda: _everything(survey(disk, path, progress=progress)),
+        lambda: _inventory(survey(disk, path), {}),
+        _PASSING,
+    )
+
+
+def _everything(found: Survey) -> Inventory:
     facts: dict[str, object] = {}
     grave = (Severity.CORRUPT, Severity.UNSUPPORTED)
     if not any(finding.severity in grave for finding in found.findings):

@@ -1,0 +1,95 @@
+"""`--engine` and `--master`: where a verb does its work."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from flintlog.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from flintlog.core.workers import Workers
+
+MASTER = "local[*]"
+_WORDS_MAX = 300
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has a master of its own
+
+
+def engine_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a verb that Spark can do."""
+    parser.add_argument(
+        "--engine",
+        choices=("process", "spark"),
+        default="process",
+        metavar="ENGINE",
+        help="where the work is done: process (this one, the default) or spark",
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help=f"Spark's master, with --engine spark; {MASTER} when it is not given"
+    )
+
+
+@contextmanager
+def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
+    """A session for as long as the verb works; None: it works in this process."""
+    if arguments.engine != "spark":
+        if arguments.master is not None:
+            raise UsageError("--master is for --engine spark", advice="Give both, or none")
+        yield None
+        return
+    from flintlog.pipeline.session import session
+
+    ours = not _runs_already()
+    spark = session(arguments.master or (None if _SUBMITTED in os.environ else MASTER))
+    if ours:
+        spark.sparkContext.setLogLevel("ERROR")
+    try:
+        with _in_short():
+            yield spark
+    finally:
+        if ours:
+            spark.stop()
+
+
+@contextmanager
+def _in_short() -> Iterator[None]:
+    """What Spark says when it gives up fills pages; its first line is what an operator needs."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        causes = [line for line in lines if line.startswith("Caused by:")]
+        words = (causes[-1].removeprefix("Caused by:").strip() if causes else lines[0])[:_WORDS_MAX]
+        raise RefusedError(
+            f"Spark could not do it: {words}",
+            advice="Nothing was published. --debug shows all that Spark says",
+        ) from error
+
+
+def _runs_already() -> bool:
+    """Is there a session that somebody else in this process works with?"""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:  # `session` says what to do
+        return False
+    return SparkSession.getActiveSession() is not None
+
+
+@contextmanager
+def workers(arguments: argparse.Namespace) -> Iterator[Workers | None]:
+    """Whoever does the heavy work of the verb; None: this process."""
+    with engine(arguments) as spark:
+        if spark is None:
+            yield None
+            return
+        from flintlog.pipeline.workers import SparkWorkers
+
+        yield SparkWorkers(spark)

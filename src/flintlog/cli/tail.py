@@ -1,0 +1,134 @@
+"""`tail`: the last entries of a log, and with `-f` those that come."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flintlog.cli.export import loss_option
+from flintlog.cli.output import Output
+from flintlog.cli.rows import Row, row_chunks
+from flintlog.cli.verb import LogDirectory, Verb, count
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.follow import Follower, Limits, OnLoss, Piece, Place, beginning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LINES = 10
+_PAUSE_SECONDS = 0.2
+_STEP = Limits(entries=1 << 16, bytes=64 << 20)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-n",
+        "--lines",
+        type=count,
+        default=_LINES,
+        metavar="N",
+        help=f"begin with so many of the last entries ({_LINES} when not given)",
+    )
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on with those that come, until interrupted"
+    )
+    parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
+    loss_option(parser)
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    from flintlog.core.entries import COMMON_FIELDS  # Arrow is slow to load and only needed here
+
+    log = LogDirectory.find(arguments)
+    query = EntryQuery(payload=not arguments.no_payload)
+    names = [field.name for field in COMMON_FIELDS if query.payload or field.name != "payload"]
+    tail = _Tail(log, query, arguments.on_loss)
+    chunks = tail.last(arguments.lines)
+    output.rows([*names, log.dialect.name], tail.followed(chunks) if arguments.follow else chunks)
+    return 0
+
+
+class _Tail:
+    """Where a tail stands in a log."""
+
+    def __init__(self, log: LogDirectory, query: EntryQuery, on_loss: OnLoss) -> None:
+        self._log = log
+        self._query = query
+        self._on_loss: OnLoss = on_loss
+        self._follower: Follower = log.dialect.follower()
+        self._place: Place = beginning()
+
+    def last(self, number: int) -> Iterator[list[Row]]:
+        """The last entries that are durable now."""
+        pieces = self._step(Limits())
+        yield from row_chunks(self._newest(pieces, number) if number else [])
+
+    def followed(self, chunks: Iterator[list[Row]]) -> Iterator[list[Row]]:
+        """These rows, and behind them whatever comes."""
+        yield from chunks
+        while True:
+            sys.stdout.flush()  # the rows that were handed over are printed by now
+            batches = [batch for piece in self._step(_STEP) for batch in self._read(piece)]
+            if batches:
+                yield from row_chunks(self._ordered(batches))
+            else:
+                self._log.disk.pause(_PAUSE_SECONDS)
+
+    def _step(self, limits: Limits) -> list[Piece]:
+        log = self._log
+        end = self._follower.advance(log.disk, log.path, self._place, limits, self._on_loss)
+        pieces = self._follower.pieces(log.disk, log.path, self._place, end, self._query, self._on_loss)
+        self._place = end
+        return pieces
+
+    def _read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        return self._follower.read(self._log.disk, self._log.path, piece)
+
+    def _newest(self, pieces: list[Piece], number: int) -> list[pa.RecordBatch]:
+        """The last rows. Pieces of one log are read from the end; channels of a log stand side by side."""
+        import pyarrow as pa
+
+        kept: list[pa.RecordBatch] = []
+        for piece in reversed(pieces):
+            mine: list[pa.RecordBatch] = []
+            for batch in self._read(piece):
+                mine.append(batch)
+                while sum(one.num_rows for one in mine[1:]) >= number:
+                    del mine[0]
+            kept = [*mine, *kept]
+            if sum(batch.num_rows for batch in kept) >= number and not piece.statuses:
+                break
+        if not kept:
+            return []
+        rows = pa.Table.from_batches(self._ordered(kept))
+        last: list[pa.RecordBatch] = rows.slice(max(rows.num_rows - number, 0)).combine_chunks().to_batches()
+        return last
+
+    def _ordered(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Rows of several channels by their epochs."""
+        import pyarrow as pa
+
+        if self._log.dialect.name != "limestone" or len(batches) < 2:
+            return batches
+        ordered: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("position").to_batches()
+        return ordered
+
+
+TAIL = Verb(
+    name="tail",
+    summary="the last entries, and with -f those that come",
+    description=(
+        "Shows the last durable entries of a log. With -f it goes on with those that come, over rotation, snapshots "
+        "and compaction, until it is interrupted. Entries that were taken back are told by a row `truncate` with the "
+        "first position that is void. Changes nothing."
+    ),
+    examples=(
+        "flintlog tail queues",
+        "flintlog tail queues -f --json",
+        "flintlog tail queues -n 100 --no-payload",
+    ),
+    add_options=_add_options,
+    run=_run,
+)

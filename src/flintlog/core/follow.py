@@ -1,0 +1,187 @@
+"""Following a log that somebody writes to: what is new since a place, delivered once and never before it is durable.
+
+A *place* says up to where everything was delivered. It is a small JSON object that describes itself, so that a
+checkpoint, a manifest or a person can hold it; the empty one is the beginning of the log. `advance` finds the next
+place, `pieces` turns two places into work for any task, `read` does one piece. The same two places give the same
+rows, however often they are read.
+
+What cannot be told by entries is a row of its own:
+
+| operation | meaning |
+|---|---|
+| `truncate` | entries that were delivered from this position on are void; what follows takes their place |
+| `lost` | from this position on entries were removed before they were delivered: `length` of them, if known |
+
+A reader cannot see whether bytes have left the cache of the system, so it does not guess: it calls fsync on what it
+read before it says that it is there.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.position import Position
+from flintlog.disk import Disk
+from flintlog.errors import DiskError, RefusedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+Place = dict[str, Any]
+OnLoss = Literal["fail", "report"]
+
+TRUNCATE = "truncate"
+LOST = "lost"
+_LOOKS_MAX = 5
+_PAUSE_SECONDS = 0.02
+_NOT_SYNCABLE = (errno.EROFS, errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+
+
+def beginning() -> Place:
+    """The place in front of the first entry."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one step may deliver; at least one entry (limestone: one epoch) is always delivered."""
+
+    entries: int | None = None
+    bytes: int | None = None
+    until: Place | None = None  # and nothing behind this place
+
+    def room(self, entries: int, size: int) -> bool:
+        """May more be taken, after so many entries and bytes?"""
+        return (self.entries is None or entries < self.entries) and (self.bytes is None or size < self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A row that stands for something other than an entry."""
+
+    operation: str  # TRUNCATE or LOST
+    position: Position
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one task reads: a part of a split, or a report. Plain data, so that it travels."""
+
+    query: EntryQuery
+    split: Split | None = None
+    report: Report | None = None
+    marks: tuple[
+        tuple[Position, int, int], ...
+    ] = ()  # entries that must be found here: position, term, checksum
+    count: int | None = None  # how many entries there must be; None: not known
+    statuses: tuple[str, ...] = ()  # the ones that count, where entries have a status
+
+
+class Follower(Protocol):
+    """How one dialect is followed. Never locks and never changes a byte."""
+
+    def advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        """The place behind what is new and durable, `start` itself when nothing is."""
+
+    def pieces(
+        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
+    ) -> list[Piece]:
+        """The work between two places, in log order. Of the query only `payload` counts."""
+
+    def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """The rows of one piece."""
+
+
+class LossError(RefusedError):
+    """Entries were removed before they were delivered."""
+
+    code = "lost"
+
+
+class ReplacedError(RefusedError):
+    """Entries that were planned are no longer what the log holds."""
+
+    code = "replaced"
+
+
+def lost(path: str, what: str) -> LossError:
+    """The error for entries that nobody can deliver any more."""
+    return LossError(
+        f"{what} were removed before they were delivered",
+        file=path,
+        advice="Follow more often than the log is compacted; on_loss=report goes on behind them and says so in a row",
+    )
+
+
+def replaced(path: str, what: str) -> ReplacedError:
+    """The error for a piece that was cut or written anew between planning and reading."""
+    return ReplacedError(
+        f"{what} were cut or replaced while they were read",
+        file=path,
+        advice="Start again: what became void is then reported",
+    )
+
+
+def report_batch(schema: pa.Schema, dialect: str, report: Report) -> pa.RecordBatch:
+    """A report as a row of the entries."""
+    import pyarrow as pa
+
+    # A position of two parts shows its last one in this column, as those of entries do.
+    term = report.position[0] if len(report.position) > 1 else None
+    row = {
+        "dialect": dialect,
+        "file": "",
+        "offset": 0,
+        "length": report.length,
+        "term": term,
+        "position": report.position[-1],
+        "operation": report.operation,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=schema)
+
+
+def make_durable(disk: Disk, path: str, names: set[str]) -> None:
+    """Return when what these files hold, and their names, are on the device; where that cannot be asked for, go on."""
+    for name in sorted(names):
+        try:
+            with disk.open(posixpath.join(path, name)) as file:
+                file.sync()
+            disk.sync_directory(posixpath.dirname(posixpath.join(path, name)))
+        except DiskError as error:
+            if error.errno not in _NOT_SYNCABLE:
+                raise
+
+
+def looking_again(disk: Disk, look: Callable[[], T]) -> T:
+    """Look again when a file was removed, renamed or cut between its listing and its reading."""
+    for _ in range(_LOOKS_MAX):
+        try:
+            return look()
+        except (LossError, ReplacedError):
+            raise
+        except RefusedError as error:
+            last: RefusedError | DiskError = error
+        except DiskError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            last = error
+        disk.pause(_PAUSE_SECONDS)
+    raise last
+
+
+def step(
+    follower: Follower, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss = "fail"
+) -> tuple[Place, Iterator[pa.RecordBatch]]:
+    """What is new in process: the next place, and the rows up to it."""
+    end = follower.advance(disk, path, start, limits, on_loss)
+    if end == start:
+        return start, iter(())
+    pieces = follower.pieces(disk, path, start, end, EntryQuery(), on_loss)
+    return end, (batch for piece in pieces for batch in follower.read(disk, path, piece))

@@ -1,0 +1,424 @@
+"""Following a log whose entries are numbered: LSN, index, state id.
+
+A place of such a log:
+
+| field | meaning |
+|---|---|
+| `position` | the last one that was delivered |
+| `marks` | some entries that were delivered, each [position, term, CRC-32 of its bytes] |
+| `void` | a truncation was found on the way here: delivered entries from this position on were void |
+| `lost` | [first, last] of positions that were removed before they could be delivered |
+
+Entries of a Raft log may be taken back until they are committed, which no file tells. So a follower delivers them,
+and looks with every step whether its last mark still stands. If not, the marks before it tell from where on the log is
+another one: entries with the same position and term are the same, and delivered terms are known because the last
+entry of each is a mark. The first entry is a mark too, and some before the last: 1, 2, 4, ... back.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flintlog.core.dialect import Dialect, EntryQuery, Split
+from flintlog.core.follow import (
+    LOST,
+    TRUNCATE,
+    Limits,
+    OnLoss,
+    Piece,
+    Place,
+    Report,
+    looking_again,
+    lost,
+    make_durable,
+    replaced,
+    report_batch,
+)
+from flintlog.core.position import Position, position_json, span
+from flintlog.disk import Disk
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_TERMS_MAX = 8
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An entry by which the log is known again. `place` (file, offset, length) only while it has no checksum."""
+
+    position: Position
+    term: int
+    checksum: int | None = None
+    place: tuple[str, int, int] | None = None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a step has taken so far."""
+
+    position: Position | None
+    marks: list[Mark]
+    void: Position | None = None
+    lost: tuple[Position, Position] | None = None
+    entries: int = 0
+    bytes: int = 0
+
+
+class Numbered:
+    """Follows a log by its numbers. `home` finds the directory of the files; `unit` is the word for a position."""
+
+    def __init__(self, dialect: Dialect, home: Callable[[Disk, str], str], unit: str) -> None:
+        self._dialect = dialect
+        self._home = home
+        self._unit = unit
+        self._known: dict[
+            str, Place
+        ] = {}  # the place that this process found last: it need not be checked again
+
+    # What a dialect may do in its own way
+
+    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+        """The pieces of the log that hold numbered entries."""
+        return self._dialect.splits(disk, path, query)
+
+    def first_of(self, disk: Disk, path: str, splits: list[Split]) -> Position | None:
+        """The first position that the log can still deliver; None when nothing tells."""
+        return (splits[0].first,) if splits else None
+
+    def ids(self, batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Terms and positions of entries."""
+        term = batch.column("term").to_numpy(zero_copy_only=False)
+        return term, batch.column("position").to_numpy()
+
+    def position(self, term: int, number: int) -> Position:
+        return (number,)
+
+    def after(self, position: Position | None) -> Position | None:
+        """The first position behind this one."""
+        return None if position is None else (*position[:-1], position[-1] + 1)
+
+    def entry_at(self, disk: Disk, path: str, splits: list[Split], position: Position) -> Mark | None:
+        """The entry at a position, which the first split holds."""
+        query = EntryQuery(first=position, last=position, payload=False)
+        for split in splits[:1]:
+            for batch in self._dialect.read_split(disk, path, split, query):
+                terms, numbers = self.ids(batch)
+                return mark_of(self, batch, terms, numbers, len(numbers) - 1)
+        return None
+
+    counts = True  # positions have no gaps
+
+    # Planning
+
+    def advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        place = looking_again(disk, lambda: self._advance(disk, path, start, limits, on_loss))
+        self._known[path] = place
+        return place
+
+    def _advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        taken = _Progress(_position(start.get("position")), _marks(start))
+        if self._mark_stands(disk, path, taken.marks) is False:
+            self._go_back(disk, path, taken)
+        splits = self.splits(disk, path, EntryQuery(first=self.after(taken.position), payload=False))
+        first = self.first_of(disk, path, splits)
+        expected = self.after(taken.position)
+        if expected is not None and first is not None and first > expected:
+            if on_loss == "fail":
+                raise lost(path, self._words(expected, first))
+            taken.lost = (expected, first)
+            taken.position = self._before(first)
+        synced = self._take(disk, path, splits, taken, limits)
+        if not taken.entries and taken.void is None and taken.lost is None:
+            return start
+        make_durable(disk, self._home(disk, path), synced)
+        return self._place(disk, path, taken)
+
+    def _before(self, position: Position) -> Position:
+        return (*position[:-1], position[-1] - 1)
+
+    def _take(self, disk: Disk, path: str, splits: list[Split], taken: _Progress, limits: Limits) -> set[str]:
+        """Walk over entries until a limit is reached. Returns the files that may still be in no device."""
+        import numpy as np
+
+        growing: set[str] = set()
+        until = None if limits.until is None else _position(limits.until.get("position"))
+        query = EntryQuery(first=self.after(taken.position), last=until, payload=False)
+        if until is not None and query.first is not None and query.first > until:
+            return growing
+        for split in splits:
+            for batch in self._dialect.read_split(disk, path, split, query):
+                sizes = np.cumsum(batch.column("length").to_numpy())
+                rows = batch.num_rows
+                if limits.entries is not None:
+                    rows = min(rows, limits.entries - taken.entries)
+                if limits.bytes is not None:
+                    fit = int(np.searchsorted(sizes, limits.bytes - taken.bytes, side="right"))
+                    rows = min(rows, max(fit, 0 if taken.entries else 1))
+                if rows <= 0:
+                    return growing
+                terms, numbers = self.ids(batch)
+                first = [] if taken.marks else [0]
+                taken.marks += _candidates(self, batch, terms[:rows], numbers[:rows], first)
+                taken.position = taken.marks[-1].position
+                taken.entries += rows
+                taken.bytes += int(sizes[rows - 1])
+                if split.last is None:
+                    growing.add(split.file)
+                taken.marks = self._thinned(taken.marks)
+                if rows < batch.num_rows or not limits.room(taken.entries, taken.bytes):
+                    return growing
+        return growing
+
+    def _thinned(self, marks: list[Mark]) -> list[Mark]:
+        """The first, the last of each of the newest terms, and at growing distances from the end one."""
+        oldest, newest = marks[0], marks[-1]
+        kept: dict[Position, Mark] = {}
+        terms: dict[int, None] = {}
+        distances: set[int] = set()
+        for mark in reversed(marks):
+            same = mark.position[:-1] == newest.position[:-1]
+            distance = (newest.position[-1] - mark.position[-1]).bit_length() if same else 64
+            if mark.term not in terms and len(terms) < _TERMS_MAX:
+                terms[mark.term] = None
+            elif distance in distances:
+                continue
+            distances.add(distance)
+            kept[mark.position] = mark
+        kept[oldest.position] = oldest  # by it a log that was begun anew is known
+        return list(reversed(kept.values()))
+
+    def _place(self, disk: Disk, path: str, taken: _Progress) -> Place:
+        home = self._home(disk, path)
+        marks = [
+            mark if mark.checksum is not None else _with_checksum(disk, home, mark) for mark in taken.marks
+        ]
+        place: Place = {
+            "position": None if taken.position is None else position_json(taken.position),
+            "marks": [[position_json(mark.position), mark.term, mark.checksum] for mark in marks],
+        }
+        if taken.void is not None:
+            place["void"] = position_json(taken.void)
+        if taken.lost is not None:
+            place["lost"] = [position_json(position) for position in taken.lost]
+        return place
+
+    # Truncation
+
+    def _mark_stands(self, disk: Disk, path: str, marks: list[Mark]) -> bool | None:
+        """Is the newest mark in the log? None: it is no longer there to be seen, because what holds it was removed."""
+        if not marks:
+            return None
+        mark = marks[-1]
+        splits = self.splits(disk, path, EntryQuery(first=mark.position, payload=False))
+        first = self.first_of(disk, path, splits)
+        if first is None or mark.position < first:
+            return None
+        found = self.entry_at(disk, path, splits, mark.position)
+        return found is not None and self._same(disk, path, found, mark)
+
+    def _same(self, disk: Disk, path: str, found: Mark, mark: Mark) -> bool:
+        return (
+            found.term == mark.term
+            and _with_checksum(disk, self._home(disk, path), found).checksum == mark.checksum
+        )
+
+    def _go_back(self, disk: Disk, path: str, taken: _Progress) -> None:
+        """Find from where on the delivered entries are void, and go on in front of it."""
+        missing: Mark | None = None
+        while taken.marks and self._mark_stands(disk, path, taken.marks) is False:
+            missing = taken.marks.pop()
+        last = taken.marks[-1].position if taken.marks else None
+        if missing is not None:
+            last = self._agreed(disk, path, last, missing)
+        if last is None:  # nothing that was delivered can be found: the log begins anew
+            splits = self.splits(disk, path, EntryQuery(payload=False))
+            first = self.first_of(disk, path, splits)
+            taken.void = min(first or missing.position, missing.position) if missing else first
+            taken.position = None
+            return
+        taken.void = self.after(last)
+        taken.position = last
+        if not taken.marks or taken.marks[-1].position < last:  # now the last of its term that counts
+            end = self.entry_at(
+                disk, path, self.splits(disk, path, EntryQuery(first=last, payload=False)), last
+            )
+            taken.marks += [end] if end is not None else []
+
+    def _agreed(self, disk: Disk, path: str, last: Position | None, missing: Mark) -> Position | None:
+        """How far the log behind `last` has the term that was delivered; by Raft's rule these entries are the same."""
+        import numpy as np
+
+        if not self.counts or last is None:
+            return last
+        splits = self.splits(disk, path, EntryQuery(first=self.after(last), payload=False))
+        query = EntryQuery(first=self.after(last), last=missing.position, payload=False)
+        agreed = last
+        for split in splits:
+            for batch in self._dialect.read_split(disk, path, split, query):
+                terms, numbers = self.ids(batch)
+                other = np.flatnonzero(terms != missing.term)
+                if len(other):
+                    return (int(numbers[other[0]]) - 1,)
+                agreed = (int(numbers[-1]),)
+        # The same position and term with other bytes: this is no Raft log, and terms prove nothing.
+        return last if agreed == missing.position else agreed
+
+    # Reading
+
+    def pieces(
+        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
+    ) -> list[Piece]:
+        return looking_again(disk, lambda: self._pieces(disk, path, start, end, query, on_loss))
+
+    def _pieces(
+        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
+    ) -> list[Piece]:
+        if start == end:
+            return []
+        position = _position(start.get("position"))
+        first, last = self.after(position), _position(end.get("position"))
+        reports: list[Report] = []
+        if "void" in end:
+            void = _position(end["void"])
+            assert void is not None
+            reports.append(Report(TRUNCATE, void))
+            first = void
+        if "lost" in end:
+            gone, goes_on = (_position(part) for part in end["lost"])
+            assert gone is not None and goes_on is not None
+            reports.append(self._loss(gone, goes_on))
+            first = goes_on
+        marks = _marks(end)
+        if self._known.get(path) != end and self._mark_stands(disk, path, marks) is False:
+            # Planned earlier and never finished; since then the log was cut. What is left of it is delivered.
+            taken = _Progress(last, marks)
+            self._go_back(disk, path, taken)
+            assert taken.void is not None
+            reports.append(Report(TRUNCATE, taken.void))
+            last, marks = taken.position, taken.marks
+        pieces = [Piece(query, report=report) for report in reports]
+        if last is None or (first is not None and first > last):
+            return pieces
+        asked = replace(EntryQuery(first=first, last=last), payload=query.payload)
+        splits = self.splits(disk, path, asked)
+        begins = self.first_of(disk, path, splits)
+        if begins is None or (first is not None and begins > first):
+            goes_on = self.after(last) if begins is None else begins
+            gone = first or last
+            assert goes_on is not None
+            if on_loss == "fail":
+                raise lost(path, self._words(gone, goes_on))
+            pieces.append(Piece(query, report=self._loss(gone, goes_on)))
+            asked = replace(asked, first=goes_on)
+        return pieces + [self._piece(split, asked, marks) for split in splits]
+
+    def _loss(self, gone: Position, goes_on: Position) -> Report:
+        return Report(LOST, gone, goes_on[-1] - gone[-1] if self.counts else 0)
+
+    def _piece(self, split: Split, query: EntryQuery, marks: list[Mark]) -> Piece:
+        assert query.last is not None
+        if not self.counts:
+            held = [mark for mark in marks if query.first is None or mark.position >= query.first]
+            return Piece(query, split, marks=_plain(held))
+        first = max(split.first, query.first[0] if query.first else split.first)
+        last = min(query.last[0], split.last) if split.last is not None else query.last[0]
+        held = [mark for mark in marks if first <= mark.position[0] <= last]
+        return Piece(query, split, marks=_plain(held), count=max(last - first + 1, 0))
+
+    def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+        if piece.report is not None:
+            yield report_batch(self._dialect.entry_schema(), self._dialect.name, piece.report)
+        if piece.split is None:
+            return
+        home = self._home(disk, path)
+        open_marks = {position: (term, checksum) for position, term, checksum in piece.marks}
+        seen = 0
+        for batch in self._dialect.read_split(disk, path, piece.split, piece.query):
+            self._check(disk, home, batch, open_marks)
+            seen += batch.num_rows
+            yield batch
+        if open_marks or (piece.count is not None and seen != piece.count):
+            raise replaced(
+                posixpath.join(home, piece.split.file), f"entries up to {self._unit} {piece.query.last}"
+            )
+
+    def _check(
+        self, disk: Disk, home: str, batch: pa.RecordBatch, marks: dict[Position, tuple[int, int]]
+    ) -> None:
+        """Take out the marks that this batch holds; an entry that is another one is refused."""
+        if not marks:
+            return
+        terms, numbers = self.ids(batch)
+        for position, (term, checksum) in list(marks.items()):
+            for row in (numbers == position[-1]).nonzero()[0].tolist():
+                found = mark_of(self, batch, terms, numbers, row)
+                if found.position != position:
+                    continue
+                if found.term == term and _with_checksum(disk, home, found).checksum == checksum:
+                    marks.pop(position, None)
+
+    def _words(self, first: Position, behind: Position) -> str:
+        if self.counts:
+            return f"the entries of {self._unit} {span(first[0], behind[0] - 1)}"
+        return f"operations from {self._unit} {list(first)} on, in front of {list(behind)},"
+
+
+def _position(value: Any) -> Position | None:
+    if value is None:
+        return None
+    return tuple(value) if isinstance(value, list) else (int(value),)
+
+
+def _marks(place: Place) -> list[Mark]:
+    found = []
+    for position, term, checksum in place.get("marks", ()):
+        where = _position(position)
+        assert where is not None
+        found.append(Mark(where, term, checksum))
+    return found
+
+
+def _plain(marks: list[Mark]) -> tuple[tuple[Position, int, int], ...]:
+    return tuple((mark.position, mark.term, mark.checksum or 0) for mark in marks)
+
+
+def mark_of(
+    log: Numbered, batch: pa.RecordBatch, terms: NDArray[Any], numbers: NDArray[Any], row: int
+) -> Mark:
+    """One entry of a batch as a mark."""
+    place = tuple(batch.column(name)[row].as_py() for name in ("file", "offset", "length"))
+    return Mark(log.position(int(terms[row]), int(numbers[row])), int(terms[row]), None, place)
+
+
+def _candidates(
+    log: Numbered,
+    batch: pa.RecordBatch,
+    terms: NDArray[np.integer[Any]],
+    numbers: NDArray[np.integer[Any]],
+    more: list[int],
+) -> list[Mark]:
+    """The entries of a batch that may stay marks: the last of each term, 0, 1, 2, 4, ... before the last, and more."""
+    import numpy as np
+
+    rows = len(numbers)
+    ends = np.flatnonzero(terms[1:] != terms[:-1])[-_TERMS_MAX:].tolist()
+    back = [rows - 1, *(rows - 1 - (1 << power) for power in range(rows.bit_length()) if (1 << power) < rows)]
+    return [mark_of(log, batch, terms, numbers, row) for row in sorted({*more, *ends, *back})]
+
+
+def _with_checksum(disk: Disk, home: str, mark: Mark) -> Mark:
+    assert mark.place is not None
+    name, offset, length = mark.place
+    checksum = 0
+    with disk.open(posixpath.join(home, name)) as file:
+        for at in range(offset, offset + length, _CHUNK_BYTES):
+            checksum = zlib.crc32(file.pread(min(_CHUNK_BYTES, offset + length - at), at), checksum)
+    return replace(mark, checksum=checksum, place=None)

@@ -1,0 +1,120 @@
+"""Work that is spread over many workers: threads of this process, or the tasks of a Spark cluster.
+
+A dialect writes its large jobs against `Workers` and never learns who does the work. Whatever is handed over travels:
+functions and items are pickled, what a task gives back is small or bytes.
+
+A task may run twice, at the same time or later, and its result may be thrown away. So a task changes nothing but
+scratch files, and there it writes the same bytes to the same places whenever it runs. Whoever handed the work out
+publishes, once, when all of it is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+Produce = Callable[[A], Iterator[tuple[int, bytes]]]
+Reduce = Callable[[int, Iterator[bytes]], Iterator[bytes]]
+
+THREADS_MAX = 8
+
+
+class Exchange(Protocol):
+    """What `Workers.exchange` made of each bucket. It stays where it was made until the block ends."""
+
+    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
+        """What a function gives for each bucket that holds anything."""
+
+    def frame(
+        self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> Any:
+        """The rows that a function gives for each bucket, as a table of whoever works: made when it is asked for."""
+
+    def __enter__(self) -> Exchange: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Workers(Protocol):
+    """Somebody who runs many tasks at a time."""
+
+    count: int  # tasks that run at the same time
+
+    def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
+        """What a function gives for each item, in the order of the items."""
+
+    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
+        """Sort what `produce` gives for each item into buckets, and make of each bucket what `reduce` gives.
+
+        The pieces of a bucket come in any order.
+        """
+
+    def frame(
+        self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
+    ) -> Any:
+        """The rows that a function gives for each item, as a table of whoever works."""
+
+
+class Threads:
+    """Workers of this process."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or min(THREADS_MAX, os.cpu_count() or 1)
+
+    def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
+        with ThreadPoolExecutor(self.count) as pool:
+            yield from pool.map(function, items)
+
+    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
+        pieces: dict[int, list[bytes]] = defaultdict(list)
+        for made in self.map(lambda item: list(produce(item)), items):
+            for bucket, piece in made:
+                assert 0 <= bucket < buckets
+                pieces[bucket].append(piece)
+        held = self.map(lambda bucket: list(reduce(bucket, iter(pieces[bucket]))), sorted(pieces))
+        return _Held(self, {bucket: made for bucket, made in zip(sorted(pieces), held, strict=True) if made})
+
+    def frame(
+        self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
+    ) -> pa.Table:
+        return _table(self.map(lambda item: list(function(item)), items), schema)
+
+
+class _Held:
+    """The buckets of an exchange in memory."""
+
+    def __init__(self, workers: Threads, buckets: dict[int, list[bytes]]) -> None:
+        self._workers = workers
+        self._buckets = buckets
+
+    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
+        names = list(self._buckets)
+        done = self._workers.map(lambda name: function(name, iter(self._buckets[name])), names)
+        return dict(zip(names, done, strict=True))
+
+    def frame(
+        self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> pa.Table:
+        made = self.map(lambda bucket, pieces: list(function(bucket, pieces)))
+        return _table((made[bucket] for bucket in sorted(made)), schema)
+
+    def __enter__(self) -> _Held:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._buckets = {}
+
+
+def _table(parts: Iterable[list[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches((batch for part in parts for batch in part), schema=schema)

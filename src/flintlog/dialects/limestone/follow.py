@@ -1,0 +1,243 @@
+"""Following a key-value log: whole epochs, as soon as the epoch file says that they are durable.
+
+A place of such a log:
+
+| field | meaning |
+|---|---|
+| `epoch` | everything up to this epoch was delivered |
+| `base` | on the way here the compacted files that cover this epoch were delivered |
+| `lost` | [first, last] of the epochs that were compacted before they could be delivered |
+
+Sessions of a durable epoch are written and closed, so nothing is added to it and nothing taken back. Channels are read
+side by side: entries of one epoch come in no order but that of their channel. Invalidated sessions are not delivered.
+
+Compaction takes logs away. A follower that was there before goes on behind them; one that begins gets the compacted
+entries first (`status` compacted), then the epochs above. One that missed some epochs cannot have them any more: with
+`on_loss` it gets a row that says so, and then begins with the compacted entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.follow import (
+    LOST,
+    Limits,
+    OnLoss,
+    Piece,
+    Place,
+    Report,
+    looking_again,
+    lost,
+    make_durable,
+    replaced,
+    report_batch,
+)
+from flintlog.core.position import span
+from flintlog.dialects.limestone import entries, tables
+from flintlog.dialects.limestone.survey import Survey, survey
+from flintlog.disk import Disk
+
+# An idle follower moves on when so many epochs came without an entry, so that a later compaction is no loss to it.
+IDLE_EPOCHS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A split with what counts in it."""
+
+    split: Split
+    statuses: tuple[str, ...]
+    first: int | None
+
+
+class EpochFollower:
+    """Follows the durable epoch. Remembers which files it need not look into again."""
+
+    def __init__(self) -> None:
+        self._done: dict[tuple[int, int], tuple[int, int]] = {}  # of a file: its size, and its greatest epoch
+
+    def advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        return looking_again(disk, lambda: self._advance(disk, path, start, limits, on_loss))
+
+    def _advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        found = _look(disk, path)
+        make_durable(disk, path, set(found.listing.epochs))
+        delivered = start.get("epoch")
+        place: Place = {}
+        gone = _gone(found, delivered)
+        if gone is not None:
+            if on_loss == "fail":
+                raise lost(path, f"epochs {span(*gone)}")
+            place["lost"] = list(gone)
+            delivered = None
+        if delivered is None and found.base:
+            place["base"] = found.low
+        taken = self._count(disk, path, found, delivered, with_base="base" in place)
+        until = found.durable
+        if limits.until is not None:
+            until = min(until, limits.until.get("epoch", -1))
+        end = _within(taken, limits, until)
+        if end is None:
+            idle = delivered is not None and until - delivered >= IDLE_EPOCHS
+            if not idle and "lost" not in place:
+                return start
+            end = until
+        return {"epoch": max(end, found.low) if delivered is None else end, **place}
+
+    def _count(
+        self, disk: Disk, path: str, found: Survey, delivered: int | None, *, with_base: bool
+    ) -> dict[int, tuple[int, int]]:
+        """Entries and bytes of each epoch that is new."""
+        result: dict[int, tuple[int, int]] = {}
+        for part in _parts(found, delivered, with_base=with_base):
+            stat = disk.stat(f"{path}/{part.split.file}")
+            key, size = (stat.identity, stat.size) if stat is not None else ((0, 0), -1)
+            known = self._done.get(key)
+            if delivered is not None and known is not None and known[0] == size and known[1] <= delivered:
+                continue
+            query = EntryQuery(first=_bound(part.first), payload=False)
+            greatest = -1
+            for batch in entries.read_split(disk, path, part.split, query):
+                epochs = batch.column("position").to_numpy()
+                greatest = max(greatest, int(epochs.max()))
+                counted = _kept(batch, part.statuses)
+                if tables.COMPACTED in part.statuses:
+                    _add(result, np.full(counted.num_rows, max(found.low, 0)), counted)
+                else:
+                    _add(result, counted.column("position").to_numpy(), counted)
+            if part.split.start == 0 and part.split.end >= size:
+                self._done[key] = (size, max(greatest, known[1] if known and known[0] == size else -1))
+        return result
+
+    def pieces(
+        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
+    ) -> list[Piece]:
+        return looking_again(disk, lambda: self._pieces(disk, path, start, end, query, on_loss))
+
+    def _pieces(
+        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
+    ) -> list[Piece]:
+        if start == end:
+            return []
+        found = _look(disk, path)
+        result = []
+        delivered, last = start.get("epoch"), end["epoch"]
+        with_base = "base" in end
+        if "lost" in end:
+            result.append(Piece(query, report=Report(LOST, (end["lost"][0],))))
+            delivered = None
+        since = delivered if delivered is not None else end.get("base", -1)
+        gone = _gone(found, since)
+        if gone is None and with_base and found.low != end["base"]:
+            gone = (end["base"] + 1, found.low)
+        if gone is not None:  # planned earlier and never finished; since then a compaction took it away
+            if on_loss == "fail":
+                raise lost(path, f"epochs {span(*gone)}")
+            result.append(Piece(query, report=Report(LOST, (gone[0],))))
+            if found.low > last:
+                return result  # the next step begins with the compacted entries
+            with_base, delivered = True, None
+        asked = EntryQuery(last=(last,), payload=query.payload)
+        for part in _parts(found, delivered, with_base=with_base):
+            compacted = tables.COMPACTED in part.statuses
+            wanted = (
+                EntryQuery(payload=query.payload) if compacted else replace(asked, first=_bound(part.first))
+            )
+            if not self._is_done(disk, path, part.split, delivered):
+                result.append(Piece(wanted, part.split, statuses=part.statuses))
+        return result
+
+    def _is_done(self, disk: Disk, path: str, split: Split, delivered: int | None) -> bool:
+        """Was this file seen to hold nothing above what was delivered?"""
+        stat = disk.stat(f"{path}/{split.file}")
+        if stat is None or delivered is None:
+            return False
+        known = self._done.get(stat.identity)
+        return known is not None and known[0] == stat.size and known[1] <= delivered
+
+    def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+        if piece.report is not None:
+            yield report_batch(tables.ENTRY_SCHEMA, "limestone", piece.report)
+        if piece.split is None:
+            return
+        place = f"{path}/{piece.split.file}"
+        stat = disk.stat(place)
+        if stat is None or stat.size < piece.split.end:
+            raise replaced(place, "the entries of this log")
+        for batch in entries.read_split(disk, path, piece.split, piece.query):
+            some = _kept(batch, piece.statuses)
+            if some.num_rows:
+                yield some
+
+
+def _look(disk: Disk, path: str) -> Survey:
+    found = survey(disk, path, walk=False)
+    found.refuse_damage()
+    return found
+
+
+def _gone(found: Survey, delivered: int | None) -> tuple[int, int] | None:
+    """Epochs that compaction took away before they were delivered: its logs are there no more."""
+    last = min(found.low, found.durable)  # behind the durable epoch there was nothing to take away
+    if delivered is None or last <= delivered:
+        return None
+    there = {log.name for log in found.listing.logs}
+    return None if found.catalog.detached <= there else (delivered + 1, last)
+
+
+def _parts(found: Survey, delivered: int | None, *, with_base: bool) -> Iterator[_Part]:
+    """The splits that may hold something new. Where the base is delivered it stands for the logs that it took in."""
+    covered = found.catalog.detached if with_base else frozenset()
+    for split in entries.splits(found.disk, found.path, EntryQuery()):
+        if split.file in found.base:
+            if with_base:
+                yield _Part(split, (tables.COMPACTED,), None)
+        else:
+            first = found.low if split.file in covered else delivered
+            yield _Part(split, (tables.DURABLE,), None if first is None else first + 1)
+
+
+def _bound(first: int | None) -> tuple[int, ...] | None:
+    return None if first is None else (first,)
+
+
+def _kept(batch: pa.RecordBatch, statuses: tuple[str, ...]) -> pa.RecordBatch:
+    status = batch.column("limestone").field("status")
+    return batch.filter(pc.is_in(status, pa.array(statuses, pa.string())))
+
+
+def _add(result: dict[int, tuple[int, int]], epochs: NDArray[Any], batch: pa.RecordBatch) -> None:
+    if not len(epochs):
+        return
+    found, which = np.unique(epochs, return_inverse=True)
+    counts = np.bincount(which)
+    sizes = np.bincount(which, batch.column("length").to_numpy())
+    for epoch, count, size in zip(found.tolist(), counts.tolist(), sizes.tolist(), strict=True):
+        before = result.get(epoch, (0, 0))
+        result[epoch] = (before[0] + count, before[1] + int(size))
+
+
+def _within(taken: dict[int, tuple[int, int]], limits: Limits, durable: int) -> int | None:
+    """The last epoch that fits, at least one; the durable one when all do; None when there is nothing."""
+    entries_, size = 0, 0
+    last: int | None = None
+    for epoch in sorted(taken):
+        if epoch > durable:
+            break
+        count, length = taken[epoch]
+        over = (limits.entries is not None and entries_ + count > limits.entries) or (
+            limits.bytes is not None and size + length > limits.bytes
+        )
+        if over and last is not None:
+            return last
+        entries_, size, last = entries_ + count, size + length, epoch
+    return None if last is None else durable

@@ -1,0 +1,195 @@
+"""One state: what its tasks must know, worked out from the looks, and its rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flintlog.core.workers import Exchange, Workers
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import tables
+from flintlog.dialects.limestone.merge import (
+    Candidates,
+    Groups,
+    numeric,
+)
+from flintlog.dialects.limestone.passes import pivots_of
+from flintlog.dialects.limestone.replay import Cleared, Live, epoch_of
+from flintlog.dialects.limestone.spread.looking import SAMPLE_BYTES, WINDOW_BYTES, Looking, Piece, Place
+from flintlog.dialects.limestone.spread.tasks import (
+    Job,
+    Order,
+    Reading,
+    copied,
+    produce,
+    records_of,
+    reduce,
+    slices,
+)
+from flintlog.dialects.limestone.survey import counted
+from flintlog.disk import Disk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BUCKET_ENTRIES = 1 << 20
+
+_BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
+
+
+class Spread:
+    """The state of a directory at an epoch, made by workers."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        looking: Looking,
+        epoch: int,
+        *,
+        order: Order = numeric,
+        window_bytes: int = WINDOW_BYTES,
+        bucket_entries: int = BUCKET_ENTRIES,
+    ) -> None:
+        looking.survey.refuse_damage()
+        self._workers = workers
+        found = looking.survey
+        self.disk = found.disk
+        self.files, self._readings = _readings(looking, epoch)
+        pieces = [
+            piece for name in [file.name for file in self.files] for piece in looking.files[name].pieces
+        ]
+        entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
+        buckets = max(-(-entries // bucket_entries), min(workers.count, entries // 4096), 1)
+        storages, beginnings, sample = _groups(pieces)
+        groups = Groups.of(storages, beginnings, order)
+        self.job = Job(
+            files=tuple(self.files),
+            sizes=tuple(looking.files[file.name].pieces[-1].end for file in self.files),
+            storages=tuple(storages),
+            beginnings=tuple(beginnings),
+            pivots=pivots_of([sample], groups.ranks(), buckets),
+            cleared=_cleared(looking, self._readings, self.files),
+            order=order,
+            window_bytes=window_bytes,
+        )
+
+    def exchange(self) -> Exchange:
+        """The winners of each bucket, with the workers."""
+        return self._workers.exchange(
+            functools.partial(produce, self.job),
+            self._readings,
+            self.job.buckets,
+            functools.partial(reduce, self.job),
+        )
+
+
+def _readings(looking: Looking, epoch: int) -> tuple[list[Place], list[Reading]]:
+    """The files that count and the windows in them that do; the base first."""
+    found = looking.survey
+    low = -1 if found.all_history else found.low
+    files: list[Place] = []
+    readings: list[Reading] = []
+    logs = [(read.file.name, read.file.active, False) for read in found.logs]
+    for name, active, base in [*((name, False, True) for name in found.base), *logs]:
+        some = []
+        for piece in looking.files[name].pieces:
+            snippets = piece.snippets
+            snippets = snippets[snippets.kind == lay.BEGIN] if base else counted(snippets, low, epoch)
+            if len(snippets) and int(snippets.entries.sum()):
+                some.append(Reading(len(files), piece.start, piece.end, snippets, base))
+        if some:
+            files.append(Place(found.disk, found.path, name, active))
+            readings += some
+    return files, readings
+
+
+def _groups(pieces: Sequence[Piece]) -> tuple[list[int], list[bytes], Candidates]:
+    """The storages, the beginning that the sampled keys of each have in common, and the samples as candidates."""
+    storages = sorted({storage for piece in pieces for storage in piece.storages})
+    storage = np.concatenate([np.empty(0, np.uint64), *(piece.sample_storage for piece in pieces)])
+    keys = np.concatenate([np.empty((0, SAMPLE_BYTES), np.uint8), *(piece.sample for piece in pieces)])
+    length = np.concatenate([np.empty(0, np.int64), *(piece.sample_length for piece in pieces)])
+    beginnings: list[bytes] = []
+    group, window = np.zeros(len(keys), np.uint32), np.zeros(len(keys), np.uint64)
+    for slot, number in enumerate(storages):
+        mine = np.flatnonzero(storage == np.uint64(number))
+        beginning = b""
+        if len(mine) > 1:
+            most = min(int(length[mine].min()), _BEGINNING_MAX)
+            same = (keys[mine, :most] == keys[mine[0], :most]).all(axis=0)
+            common = most if same.all() else int(np.argmin(same))
+            beginning = keys[mine[0], :common].tobytes()
+        beginnings.append(beginning)
+        depth = len(beginning)
+        group[mine] = Groups.usual(slot)
+        window[mine] = np.ascontiguousarray(keys[mine, depth : depth + 8]).view(">u8").ravel()
+    zeros = np.zeros(len(keys), np.uint64)
+    small = np.zeros(len(keys), np.uint8)
+    lengths = length.astype(np.uint32)
+    sample = Candidates(group, window, lengths, zeros, zeros, zeros, lengths, small, small)
+    return storages, beginnings, sample
+
+
+def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[Place]) -> Cleared:
+    """What happened to whole storages in the snippets that count."""
+    cleared = Cleared()
+    for reading in readings:
+        pieces = looking.files[files[reading.file].name].pieces
+        piece = next(piece for piece in pieces if piece.start == reading.start)
+        if piece.changes is None:
+            continue
+        entries, snippets = piece.changes
+        counts = np.isin(snippets.epoch[entries.snippet], reading.snippets.epoch)
+        cleared.note(entries[counts], snippets, looking.survey.low)
+    return cleared
+
+
+def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    """The live records of a bucket as rows of the state."""
+    records = records_of(pieces)
+    sources = job.sources()
+    for some in (records[piece] for piece in slices(records.length)):
+        data, starts = copied(sources, some)
+        file = np.zeros(len(some), np.int32)
+        keys = some.key_length.astype(np.int64)
+        live = Live(file, starts[:-1], some.storage, some.major, some.minor, keys, some.length)
+        yield from tables.state_batches([memoryview(data)], [job.files[0].name], live)
+
+
+def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
+    """The state, now or at an epoch, as a table of the workers' own kind."""
+    looking = Looking(workers, disk, path)
+    spread = Spread(workers, looking, epoch_of(looking.survey, as_of))
+    return spread.exchange().frame(functools.partial(rows, spread.job), tables.STATE_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How much is alive in a bucket, and which blobs its entries name: file, offset, number."""
+
+    keys: int
+    value_bytes: int
+    blobs: tuple[tuple[int, int, int], ...]
+
+
+def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
+    """What verify tells of the live records of a bucket."""
+    records = records_of(pieces)
+    sources = job.sources()
+    names: list[tuple[int, int, int]] = []
+    size = int((records.length - lay.PUT_SIZE - records.key_length).sum())
+    for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):
+        at = (records.address[mine] - np.uint64(start)).astype(np.int64)
+        types = np.frombuffer(buffer, np.uint8)[at]
+        for which in mine[types == lay.PUT_BLOBS].tolist():
+            data, _ = copied(sources, records[which : which + 1])
+            entry, _ = lay.decode(memoryview(data), 0)
+            size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
+            file = int(sources.of(records.address[which : which + 1])[0])
+            offset = int(records.address[which] - sources.starts[file])
+            names += [(file, offset, number) for number in entry.blobs]
+    return Facts(len(records), size, tuple(names))

@@ -1,0 +1,220 @@
+"""What the tasks do: a window to candidates in buckets, a bucket to the live records in it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.columns.gather import copy_ranges, offsets_of
+from flintlog.columns.packing import pack, unpack
+from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.merge import (
+    Candidates,
+    Groups,
+    Ints,
+    Merge,
+    Source,
+    Sources,
+    Words,
+)
+from flintlog.dialects.limestone.passes import sort_in
+from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, candidates_of, lengths_of
+from flintlog.dialects.limestone.scan import Snippets
+from flintlog.dialects.limestone.spread.looking import Place, shifted
+from flintlog.errors import RefusedError
+
+if TYPE_CHECKING:
+    pass
+
+OUTPUT_BYTES = 96 << 20  # that a task holds at a time
+
+_WINDOWS_MAX = 1 << 15
+_CELL_ROWS = 1 << 15
+_SHARE_MAX = 0.7  # of winners: with more, dropping the others is not worth its time
+
+Order = Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A window of a file that counts, for a task."""
+
+    file: int
+    start: int
+    end: int
+    snippets: Snippets
+    base: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task of one state knows."""
+
+    files: tuple[Place, ...]
+    sizes: tuple[int, ...]
+    storages: tuple[int, ...]
+    beginnings: tuple[bytes, ...]
+    pivots: tuple[NDArray[np.uint32], NDArray[np.uint64]]
+    cleared: Cleared
+    order: Order
+    window_bytes: int
+
+    def groups(self) -> Groups:
+        return Groups.of(self.storages, self.beginnings, self.order)
+
+    def sources(self) -> Windows:
+        return Windows(self.files, self.sizes, self.window_bytes)
+
+    @property
+    def buckets(self) -> int:
+        return len(self.pivots[0]) + 1
+
+
+class Windows(Sources):
+    """Files whose bytes are mapped window by window, one at a time."""
+
+    def __init__(self, files: Sequence[Place], sizes: Sequence[int], window_bytes: int) -> None:
+        self._files = files
+        starts = np.zeros(len(sizes), np.uint64)
+        starts[1:] = np.cumsum(np.array(sizes, np.uint64))[:-1]
+        self.starts = starts
+        window_bytes = max(window_bytes, -(-sum(sizes) // _WINDOWS_MAX))
+        edges = [
+            np.arange(start, start + size, window_bytes).astype(np.uint64)
+            for start, size in zip(starts.tolist(), sizes, strict=True)
+        ]
+        self._edges = np.concatenate([np.empty(0, np.uint64), *edges])
+
+    def __getitem__(self, which: int) -> Source:
+        raise NotImplementedError("a file is not mapped whole here")
+
+    def chunks(self, begin: Words, end: Words) -> Iterator[tuple[Ints, memoryview, int]]:
+        # Windows are counted over all files; few of them, so that sorting by them takes one pass.
+        number = np.searchsorted(self._edges, begin, "right").astype(np.uint16)
+        order = np.argsort(number, kind="stable")
+        for mine in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
+            if not len(mine):
+                continue
+            which = int(self.of(begin[mine[:1]])[0])
+            start = int(self.starts[which])
+            low, high = int(begin[mine].min()) - start, int(end[mine].max()) - start
+            with self._files[which].open() as file:
+                view = self._files[which].window(file, low, high)
+            yield mine, view, start + low
+
+
+def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
+    """The candidates of a window, sorted into buckets."""
+    file = job.files[reading.file]
+    groups = job.groups()
+    start = int(job.sources().starts[reading.file]) + reading.start
+    snippets = shifted(reading.snippets, -reading.start)
+    parts: list[Candidates] = []
+    seen = 0
+    with file.open() as opened:
+        view = file.window(opened, reading.start, reading.end)
+    for entries in scan.read_entries(view, snippets):
+        seen += len(entries)
+        keyed = entries[OF_KEYS[entries.type]]
+        if len(keyed):
+            parts.append(candidates_of(groups, Source(view, start), keyed, base=reading.base))
+    if seen != int(snippets.entries.sum()):
+        raise RefusedError(
+            "this file was changed while it was read",
+            file=posixpath.join(file.path, file.name),
+            advice="Read the directory again",
+        )
+    if not parts:
+        return
+    part = Candidates.join(parts)
+    ranks, depths = groups.ranks(), groups.depths()
+    order, edges = sort_in(part, ranks, job.pivots)
+    merge = Merge(Sources([Source(view, start)]), 1, groups=groups)
+    deduplicate = True
+    for bucket in range(len(edges) - 1):
+        mine = part[order[edges[bucket] : edges[bucket + 1]].astype(np.int64)]
+        if not len(mine):
+            continue
+        if deduplicate:
+            winners = merge.winners(mine, ranks, depths)
+            deduplicate = len(winners) <= _SHARE_MAX * len(mine)
+            mine = winners
+        for cell in _cells(mine):
+            yield bucket, cell
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Live records in key order: their addresses, lengths, and what rows need of them."""
+
+    address: Words
+    length: Ints
+    key_length: NDArray[np.uint32]
+    storage: Words
+    major: Words
+    minor: Words
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    def __getitem__(self, which: Any) -> Records:
+        return Records(*(getattr(self, name)[which] for name in Records.__dataclass_fields__))
+
+    @staticmethod
+    def join(parts: Sequence[Records]) -> Records:
+        names = Records.__dataclass_fields__
+        return Records(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The live records of a bucket."""
+    groups = job.groups()
+    sources = job.sources()
+    part = Candidates.join([Candidates(**unpack(piece)) for piece in pieces])
+    merge = Merge(sources, 1, groups=groups)
+    winners = merge.winners(part, groups.ranks(), groups.depths())
+    del part
+    live = winners[job.cleared.is_live(winners, groups)]
+    length = lengths_of(sources, live)
+    storage = groups.storage_of(live.group)
+    yield from _cells(Records(live.address, length, live.key_length, storage, live.major, live.minor))
+
+
+def _cells(columns: Any) -> Iterator[bytes]:
+    """Columns as bytes, some rows at a time: many small cells travel faster than a few large ones."""
+    for begin in range(0, len(columns), _CELL_ROWS):
+        some = columns[begin : begin + _CELL_ROWS]
+        yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
+
+
+def records_of(pieces: Iterator[bytes]) -> Records:
+    """What `reduce` made of a bucket."""
+    return Records.join([Records(**unpack(piece)) for piece in pieces])
+
+
+def slices(length: Ints, most: int = OUTPUT_BYTES) -> Iterator[slice]:
+    """Slices of records whose bytes can be held at a time."""
+    ends = np.cumsum(length)
+    begin = 0
+    while begin < len(length):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(ends, before + most, "right")), begin + 1)
+        yield slice(begin, end)
+        begin = end
+
+
+def copied(sources: Sources, records: Records) -> tuple[bytearray, Ints]:
+    """The bytes of records back to back, and where each begins."""
+    starts = offsets_of(records.length)
+    arena = bytearray(int(starts[-1]))
+    out = np.frombuffer(arena, np.uint8)
+    end = records.address + records.length.astype(np.uint64)
+    for mine, buffer, start in sources.chunks(records.address, end):
+        offset = (records.address[mine] - np.uint64(start)).astype(np.int64)
+        copy_ranges(out, starts[mine], buffer, offset, records.length[mine])
+    return arena, starts

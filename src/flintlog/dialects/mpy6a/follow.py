@@ -1,0 +1,81 @@
+"""Following a directory of sessions: the events of `operations.log`, by their state ids.
+
+An event is durable when its checksum fits and the file was synced. A checkpoint puts a new log in the place of the
+old one: what stood there and was not delivered is lost, and the checkpoint's own events (`base`, `open`) are
+delivered only to a follower that begins with them. A `put` of several sessions takes as many state ids; the last of
+them is its place.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flintlog.core.dialect import Dialect, EntryQuery, Split
+from flintlog.core.numbered import Mark, Numbered, mark_of
+from flintlog.core.position import Position
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a import tables
+from flintlog.disk import Disk
+from flintlog.errors import UnsupportedError
+
+_PUT = tables.OPERATIONS[ops.PUT]
+_HEAD_BYTES = 32  # the header and the state id of the checkpoint
+
+
+class OperationFollower(Numbered):
+    """Follows the operation log."""
+
+    counts = False
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect, lambda disk, path: path, "state id")
+
+    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+        found = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
+        if found is None:
+            raise UnsupportedError(
+                "without an operation log nothing tells in which order sessions were written",
+                file=path,
+                advice="The views `entries` and `state` read such a directory as it stands",
+            )
+        return [Split(lay.OPERATIONS_FILE, 0, found.size, 0, None)]
+
+    def first_of(self, disk: Disk, path: str, splits: list[Split]) -> Position | None:
+        head = disk.read(posixpath.join(path, lay.OPERATIONS_FILE), _HEAD_BYTES)
+        if len(head) < _HEAD_BYTES:
+            return None
+        return self.after(tuple(lay.read_state_id(head, lay.LOG_HEADER_SIZE)))
+
+    def ids(self, batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
+        own = batch.column(self._dialect.name)
+        term, index = (_words(own.field(name)) for name in ("term", "index"))
+        puts = pc.equal(batch.column("operation"), _PUT)
+        more = pc.if_else(puts, pc.subtract(own.field("number"), 1), 0).fill_null(0)
+        return term, index + more.to_numpy(zero_copy_only=False).astype(np.uint64)
+
+    def position(self, term: int, number: int) -> Position:
+        return (term, number)
+
+    def entry_at(self, disk: Disk, path: str, splits: list[Split], position: Position) -> Mark | None:
+        """The event whose last id this is; its first one, by which a query asks, may be lower."""
+        query = EntryQuery(last=position, payload=False)
+        found = None
+        for split in splits:
+            for batch in self._dialect.read_split(disk, path, split, query):
+                terms, numbers = self.ids(batch)
+                for row in np.flatnonzero((terms == position[0]) & (numbers == position[1])).tolist():
+                    found = mark_of(self, batch, terms, numbers, row)
+        return found
+
+
+def _words(column: pa.Array) -> NDArray[np.uint64]:
+    """Decimals of 64 bits as numbers: the lower half of each."""
+    words = np.frombuffer(column.buffers()[1], np.uint64)
+    return words[2 * column.offset : 2 * (column.offset + len(column)) : 2]

@@ -1,0 +1,28 @@
+"""Jobs over whole logs. Each takes a Spark session; where it says so, None stands for this process."""
+
+from flintlog.pipeline.jobs.diff import DiffReport, Replica, diff
+from flintlog.pipeline.jobs.export import ExportReport, export
+from flintlog.pipeline.jobs.upkeep import (
+    compact,
+    findings,
+    plan_compact,
+    plan_snapshot,
+    snapshot,
+    state,
+    verify,
+)
+
+__all__ = [
+    "DiffReport",
+    "ExportReport",
+    "Replica",
+    "compact",
+    "diff",
+    "export",
+    "findings",
+    "plan_compact",
+    "plan_snapshot",
+    "snapshot",
+    "state",
+    "verify",
+]

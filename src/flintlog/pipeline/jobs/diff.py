@@ -1,0 +1,366 @@
+"""`diff`: replicas against each other, position by position. Hashes of contents travel, payloads do not.
+
+| dialect | compared | by | equal when |
+|---|---|---|---|
+| taskflux, zmqraft | entries | position | term, operation, stream, key and payload are |
+| mpy6a | operations since the newest checkpoint of any replica | state id | the operation and all its fields are |
+| limestone | the state at the lowest durable epoch of any replica | storage and key | the value and the blobs are |
+
+Entries of a limestone log cannot be compared: channels differ, and compaction drops what is old without changing what
+the log says. Its states can, at an epoch that all replicas have reached.
+
+Entries that one replica has dropped behind a snapshot are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from flintlog.core.dialect import Dialect, EntryQuery, detect, dialect
+from flintlog.core.follow import Limits, Piece, beginning
+from flintlog.core.position import Position, position_json
+from flintlog.disk import Disk
+from flintlog.errors import UsageError
+from flintlog.pipeline.jobs.export import newest_position, read_piece
+from flintlog.pipeline.options import local_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_STATES = ("limestone",)
+_KEYS = {"mpy6a": ("term", "position"), "limestone": ("stream", "key")}
+_CHECKPOINT = ("base", "open")
+REPLICAS_MAX = 62  # a bit for each in one number
+Verdict = Literal["equal", "behind", "diverged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One of the directories, and how it stands to the others."""
+
+    source: str
+    last: Any  # its last position (limestone: its durable epoch), as JSON has it
+    rows: int  # how many of its entries or keys were compared
+    missing: int  # what others have and it has not
+    alone: int  # what no other has
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """How replicas differ. `behind` means that one is a beginning of the other; `diverged` that they contradict."""
+
+    dialect: str
+    compared: Literal["entries", "state"]
+    replicas: tuple[Replica, ...]
+    first: Any  # what is compared begins here; None: at the beginning, or a state
+    last: Any  # the last position that all replicas have; of a state the one at which it is compared
+    differing: int  # entries or keys that contradict, up to `last`
+    divergence: dict[str, Any] | None  # the first of them
+    verdict: Verdict
+
+    @property
+    def equal(self) -> bool:
+        return self.verdict == "equal"
+
+    def json(self) -> dict[str, Any]:
+        return {**asdict(self), "replicas": [asdict(replica) for replica in self.replicas]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to read of each replica, and the range in which they can be compared."""
+
+    dialect: str
+    sources: tuple[str, ...]
+    lasts: tuple[Position | None, ...]
+    work: tuple[tuple[int, Piece], ...]  # the replica and a piece of it
+    first: Position | None
+    last: Position | None
+
+    @property
+    def states(self) -> bool:
+        return self.dialect in _STATES
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return _KEYS.get(self.dialect, ("position",))
+
+
+def diff(
+    spark: SparkSession | None, paths: Sequence[str], *, disk: Disk | None = None
+) -> tuple[DiffReport, pa.Table | DataFrame]:
+    """Compare two or more replicas. Without a session the work is done in this process.
+
+    Beside the report: a row for each entry or key that not all replicas have alike, with the columns by which
+    it is known, `differs` (the contents do; otherwise it is missing somewhere) and `sources` (who has it).
+    """
+    sources = tuple(local_path(path) for path in paths)
+    if len(set(sources)) < 2:
+        raise UsageError("two directories at least are compared", advice="Name the replicas")
+    if len(sources) > REPLICAS_MAX:
+        raise UsageError(f"at most {REPLICAS_MAX} directories are compared at once")
+    plan = _plan(disk or Disk(), sources)
+    return _here(plan, disk or Disk()) if spark is None else _on_spark(spark, plan)
+
+
+# Planning
+
+
+def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
+    found = {source: detect(disk, source) for source in sources}
+    spoken = found[sources[0]]
+    for source, other in found.items():
+        if other.name != spoken.name:
+            raise UsageError(f"{sources[0]} is a {spoken.name} log and {source} is a {other.name} log")
+    if spoken.name in _STATES:
+        return _plan_states(spoken, disk, sources)
+    lasts: list[Position | None] = []
+    firsts: list[Position] = []
+    work = []
+    for at, source in enumerate(sources):
+        follower = spoken.follower()
+        end = follower.advance(disk, source, beginning(), Limits(), "fail")
+        position = end.get("position")
+        lasts.append(_position(position))
+        pieces = follower.pieces(disk, source, beginning(), end, EntryQuery(), "fail")
+        if pieces:
+            firsts.append(_first_of(spoken, disk, source, pieces[0]))
+        work += [(at, piece) for piece in pieces]
+    first = max(firsts, default=None)
+    known = [last for last in lasts if last is not None]
+    last = min(known) if len(known) == len(lasts) else None
+    return _Plan(spoken.name, sources, tuple(lasts), tuple(work), first, last)
+
+
+def _position(value: Any) -> Position | None:
+    if value is None:
+        return None
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _first_of(spoken: Dialect, disk: Disk, source: str, piece: Piece) -> Position:
+    """Where the entries of a replica begin; behind its checkpoint, where it has one."""
+    query = replace(piece.query, payload=False)
+    for batch in spoken.follower().read(disk, source, replace(piece, query=query, marks=(), count=None)):
+        number, term = batch.column("position")[0].as_py(), batch.column("term")[0].as_py()
+        if spoken.name == "mpy6a":
+            return (term, number + (1 if batch.column("operation")[0].as_py() in _CHECKPOINT else 0))
+        return (number,)
+    return (0,)
+
+
+def _plan_states(spoken: Dialect, disk: Disk, sources: tuple[str, ...]) -> _Plan:
+    lasts = tuple(newest_position(spoken, disk, source) for source in sources)
+    as_of = min(last or (0,) for last in lasts)
+    work = tuple((at, Piece(EntryQuery(last=as_of))) for at in range(len(sources)))
+    return _Plan(spoken.name, sources, lasts, work, None, as_of)
+
+
+# Rows that are compared
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("replica", pa.int64(), nullable=False),
+            pa.field("term", pa.int64()),
+            pa.field("position", pa.int64()),
+            pa.field("stream", pa.string()),
+            pa.field("key", pa.binary()),
+            pa.field("digest", pa.int64(), nullable=False),
+        ]
+    )
+
+
+def fingerprints(plan: _Plan, replica: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of one replica with a digest in the place of their contents."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from flintlog.columns import digest, ndjson
+
+    rows = batch.num_rows
+    number = pa.repeat(pa.scalar(1 << replica, pa.int64()), rows)
+    if plan.states:
+        blobs = ndjson.lines(batch.select(["blob_ids"]))
+        contents = digest.digest(batch.column("value"), blobs)
+        storage = batch.column("storage_id").cast(pa.string())
+        none = pa.nulls(rows, pa.int64())
+        return pa.RecordBatch.from_arrays(
+            [number, none, none, storage, batch.column("key"), contents], schema=_schema()
+        )
+    term, position, operation = (batch.column(name) for name in ("term", "position", "operation"))
+    # What an edition computes over its own bytes is no content.
+    own = digest.text_of(batch.column(plan.dialect), without=("checksum",))
+    words = pc.binary_join_element_wise(
+        pc.fill_null(term.cast(pa.string()), ""),
+        operation,
+        pc.fill_null(batch.column("stream"), ""),
+        own,
+        "\x1f",
+    )
+    contents = digest.digest(batch.column("payload"), words, batch.column("key"))
+    keep = _in_range(plan, term, position, operation)
+    made = pa.RecordBatch.from_arrays(
+        [number, term, position, pa.nulls(rows, pa.string()), pa.nulls(rows, pa.binary()), contents],
+        schema=_schema(),
+    )
+    return made.filter(keep)
+
+
+def _in_range(plan: _Plan, term: pa.Array, position: pa.Array, operation: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keep = pc.invert(pc.is_in(operation, pa.array(_CHECKPOINT)))
+    if plan.first is None:
+        return keep
+    if len(plan.first) == 1:
+        return pc.and_(keep, pc.greater_equal(position, plan.first[0]))
+    same = pc.and_(pc.equal(term, plan.first[0]), pc.greater_equal(position, plan.first[1]))
+    return pc.and_(keep, pc.or_(pc.greater(term, plan.first[0]), same))
+
+
+def _read(plan: _Plan, at: int, disk: Disk) -> Iterator[pa.RecordBatch]:
+    replica, piece = plan.work[at]
+    view = "state" if plan.states else "entries"
+    for batch in read_piece(dialect(plan.dialect), plan.sources[replica], view, piece, disk):
+        yield fingerprints(plan, replica, batch)
+
+
+# In this process
+
+
+def _here(plan: _Plan, disk: Disk) -> tuple[DiffReport, pa.Table]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    batches = [batch for at in range(len(plan.work)) for batch in _read(plan, at, disk)]
+    table = pa.Table.from_batches(batches, schema=_schema())
+    counted = table.group_by("replica").aggregate([("digest", "count")]).to_pylist()
+    seen = {row["replica"]: row["digest_count"] for row in counted}
+    grouped = table.group_by(list(plan.keys)).aggregate(
+        [("replica", "sum"), ("digest", "min"), ("digest", "max")]
+    )
+    everyone = (1 << len(plan.sources)) - 1
+    differs = pc.not_equal(grouped["digest_min"], grouped["digest_max"])
+    found = grouped.filter(pc.or_(differs, pc.not_equal(grouped["replica_sum"], everyone)))
+    found = found.sort_by([(name, "ascending") for name in plan.keys])
+    masks = found["replica_sum"]
+    different = pc.not_equal(found["digest_min"], found["digest_max"])
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(masks).to_pylist()}
+    contradicting = found if plan.states else found.filter(different)
+    first = contradicting.slice(0, 1).select(list(plan.keys)).to_pylist()
+    rows = found.select(list(plan.keys)).append_column("differs", different)
+    rows = rows.append_column("sources", _sources_column(plan, masks.combine_chunks().to_numpy()))
+    return _report(plan, seen, counts, contradicting.num_rows, first[0] if first else None), rows
+
+
+def _sources_column(plan: _Plan, masks: Any) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    bits = (masks[:, None] >> np.arange(len(plan.sources))) & 1
+    offsets = np.concatenate([[0], np.cumsum(bits.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(offsets, pa.array(plan.sources).take(pa.array(np.nonzero(bits)[1])))
+
+
+def _report(
+    plan: _Plan,
+    seen: dict[int, int],
+    counts: dict[int, int],
+    differing: int,
+    divergence: dict[str, Any] | None,
+) -> DiffReport:
+    """`counts`: how many keys that not all have alike are where, by a bit for each replica."""
+    replicas = []
+    for at, source in enumerate(plan.sources):
+        bit = 1 << at
+        replicas.append(
+            Replica(
+                source=source,
+                last=position_json(plan.lasts[at]),
+                rows=seen.get(bit, 0),
+                missing=sum(count for mask, count in counts.items() if not mask & bit),
+                alone=counts.get(bit, 0),
+            )
+        )
+    same_end = len(set(plan.lasts)) == 1 and not any(replica.missing for replica in replicas)
+    verdict: Verdict = "diverged" if differing else "equal" if same_end else "behind"
+    return DiffReport(
+        dialect=plan.dialect,
+        compared="state" if plan.states else "entries",
+        replicas=tuple(replicas),
+        first=position_json(plan.first),
+        last=position_json(plan.last),
+        differing=differing,
+        divergence=divergence,
+        verdict=verdict,
+    )
+
+
+# On Spark
+
+
+def _on_spark(spark: SparkSession, plan: _Plan) -> tuple[DiffReport, DataFrame]:
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    tasks = max(len(plan.work), 1)
+    task = partial(_run_task, plan)
+    frame = spark.range(0, tasks, 1, tasks).mapInArrow(task, from_arrow_schema(_schema()))
+    grouped = frame.groupBy(*plan.keys).agg(
+        F.sum("replica").alias("mask"),
+        (F.min("digest") != F.max("digest")).alias("differs"),
+    )
+    everyone = (1 << len(plan.sources)) - 1
+    # One pass over the logs: sums over all keys, and how many of which kind are not alike.
+    bits = [
+        F.sum((F.col("mask").bitwiseAND(1 << at) != 0).cast("long")).alias(f"r{at}")
+        for at in range(len(plan.sources))
+    ]
+    alike = (F.col("mask") == everyone) & ~F.col("differs")
+    by_kind = grouped.groupBy("mask", "differs").agg(
+        *bits, F.count("*").alias("rows"), F.min(F.struct(*plan.keys)).alias("first")
+    )
+    seen: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    differing, divergence = 0, None
+    for row in by_kind.collect():
+        for at in range(len(plan.sources)):
+            seen[1 << at] = seen.get(1 << at, 0) + row[f"r{at}"]
+        if row["mask"] == everyone and not row["differs"]:
+            continue
+        counts[row["mask"]] = counts.get(row["mask"], 0) + row["rows"]
+        if row["differs"] or plan.states:
+            differing += row["rows"]
+            found = tuple(_plain(value) for value in row["first"])
+            divergence = min(divergence, found) if divergence is not None else found
+    names = [
+        F.when(F.col("mask").bitwiseAND(1 << at) != 0, F.lit(source))
+        for at, source in enumerate(plan.sources)
+    ]
+    rows = (
+        grouped.where(~alike)
+        .orderBy(*plan.keys)
+        .select(*plan.keys, "differs", F.array_compact(F.array(*names)).alias("sources"))
+    )
+    first = None if divergence is None else dict(zip(plan.keys, divergence, strict=True))
+    return _report(plan, seen, counts, differing, first), rows
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _run_task(plan: _Plan, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for at in batch.column(0).to_pylist():
+            if at < len(plan.work):
+                yield from _read(plan, at, Disk())

@@ -1,0 +1,90 @@
+"""`verify`, `state`, `snapshot` and `compact` by the tasks of a Spark session.
+
+Each asks the dialect, as the command line does, and only brings the workers along: what is judged, written and
+published is the same, byte for byte, and it is published once, here, by the dialect's own protocol.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from flintlog.core.dialect import detect, no_progress
+from flintlog.core.inventory import Inventory
+from flintlog.core.plan import Plan
+from flintlog.core.position import Position, parse_position
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError
+from flintlog.pipeline.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Path = str | os.PathLike[str]
+
+
+def verify(spark: SparkSession, path: Path) -> Inventory:
+    """Every check the dialect knows, the files spread over the tasks."""
+    disk, place = _place(path)
+    return detect(disk, place).verify(disk, place, no_progress, SparkWorkers(spark))
+
+
+def findings(spark: SparkSession, path: Path) -> DataFrame:
+    """What `verify` sees, as a table."""
+    inventory = verify(spark, path)
+    rows = [
+        (str(path), item.severity.value, item.code, item.file, item.offset, item.message)
+        for item in inventory.findings
+    ]
+    return spark.createDataFrame(
+        rows, "source string, severity string, code string, file string, offset bigint, message string"
+    )
+
+
+def state(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> DataFrame:
+    """The state, now or at a position, in the order of the JSON contract and with a column `source`."""
+    from pyspark.sql import functions
+
+    disk, place = _place(path)
+    found = detect(disk, place).state_frame(disk, place, _position(as_of), SparkWorkers(spark))
+    frame: DataFrame = found.select(functions.lit(str(path)).alias("source"), "*")
+    return frame
+
+
+def plan_snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> Plan:
+    """What `snapshot` would do."""
+    disk, place = _place(path)
+    return detect(disk, place).plan_snapshot(disk, place, _position(as_of), workers=SparkWorkers(spark))
+
+
+def snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> str:
+    """Write the state, now or at a position, to a snapshot and drop what it covers; says what was done."""
+    return _applied(plan_snapshot(spark, path, as_of))
+
+
+def plan_compact(spark: SparkSession, path: Path) -> Plan:
+    """What `compact` would do."""
+    disk, place = _place(path)
+    return detect(disk, place).plan_compact(disk, place, SparkWorkers(spark))
+
+
+def compact(spark: SparkSession, path: Path) -> str:
+    """Write anew what is alive and drop the rest; says what was done."""
+    return _applied(plan_compact(spark, path))
+
+
+def _place(path: Path) -> tuple[Disk, str]:
+    disk = Disk()
+    return disk, disk.resolve(path)
+
+
+def _position(as_of: Position | str | int | None) -> Position | None:
+    if as_of is None or isinstance(as_of, tuple):
+        return as_of
+    return parse_position(str(as_of))
+
+
+def _applied(plan: Plan) -> str:
+    if plan.refusal is not None:
+        raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
+    return plan.apply()

@@ -1,0 +1,218 @@
+"""The state by many workers is the state: the same walk, the same rows, the same bytes, whatever is cut where."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.limestone.directories import Directory
+from tests.limestone.snippets import ENTRIES, Session, encoded
+
+from flintlog.core.workers import Threads
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan, tables
+from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.spread import (
+    Looking,
+    Place,
+    Spread,
+    look,
+    looking,
+    state,
+    write_files,
+    writing,
+)
+from flintlog.dialects.limestone.store import Datastore, compaction
+from flintlog.dialects.limestone.survey import survey
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, RefusedError
+
+EPOCHS = st.integers(1, 4)
+LOGS = st.lists(
+    st.lists(st.tuples(EPOCHS, st.lists(ENTRIES, max_size=8)), max_size=4), min_size=1, max_size=3
+)
+SMALL = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def directory(root, logs, edition="shipped"):
+    made = Directory(Path(root), edition).start(3)
+    for number, sessions in enumerate(logs):
+        ordered = [
+            Session(epoch, tuple(entries)) for epoch, entries in sorted(sessions, key=lambda it: it[0])
+        ]
+        made.log(*ordered, name=f"pwal_{number:04d}")
+    return str(made.root)
+
+
+def spread_of(path, window, bucket, as_of=None, edition="shipped", workers=None):
+    workers = workers or Threads(2)
+    seen = Looking(workers, Disk(), path, window_bytes=window)
+    epoch = seen.survey.durable if as_of is None else as_of
+    order = compaction.order_of(edition)
+    return Spread(workers, seen, epoch, order=order, window_bytes=window, bucket_entries=bucket)
+
+
+def frame(made):
+    with made.exchange() as exchange:
+        return exchange.frame(functools.partial(state.rows, made.job), tables.STATE_SCHEMA)
+
+
+def rows(path, as_of, edition):
+    whole = State(survey(Disk(), path), as_of, order=compaction.order_of(edition))
+    batches = [batch for live in whole for batch in tables.state_batches(whole.views, whole.names, live)]
+    return pa.Table.from_batches(batches, schema=tables.STATE_SCHEMA).to_pylist()
+
+
+@SMALL
+@given(logs=LOGS, window=st.integers(1, 300), tail=st.binary(max_size=20))
+def test_a_walk_by_windows_is_a_walk(logs, window, tail):
+    with tempfile.TemporaryDirectory() as folder:
+        sessions = [Session(epoch, tuple(entries)) for log in logs for epoch, entries in log]
+        raw = encoded(sessions) + tail
+        Path(folder, "pwal_0000").write_bytes(raw)
+        found = look(Place(Disk(), folder, "pwal_0000", False), window).walk
+        whole = scan.walk(memoryview(raw))
+        assert found.stop == whole.stop
+        for name in scan.Snippets.__dataclass_fields__:
+            assert getattr(found.snippets, name).tolist() == getattr(whole.snippets, name).tolist(), name
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 1000, 70_000])
+def test_a_record_that_is_longer_than_a_window_is_read_whole(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(looking, "_SLACK", 8)
+    entries = (lay.put(1, b"k", b"x" * size, (1, 1)), lay.put(1, b"l", b"y" * size, (1, 2), (5, 6, 7)))
+    path = directory(tmp_path, [[(1, list(entries))]])
+    raw = (tmp_path / "pwal_0000").read_bytes()
+    assert look(Place(Disk(), path, "pwal_0000", False), 64).walk.stop == scan.walk(memoryview(raw)).stop
+    assert frame(spread_of(path, 64, 1)).to_pylist() == rows(path, None, "shipped")
+
+
+@SMALL
+@given(
+    logs=LOGS,
+    window=st.integers(1, 300),
+    bucket=st.integers(1, 5),
+    as_of=st.sampled_from([None, 1, 2]),
+    edition=st.sampled_from(["designed", "shipped"]),
+)
+def test_the_rows_are_those_of_one_process(logs, window, bucket, as_of, edition):
+    with tempfile.TemporaryDirectory() as folder:
+        path = directory(folder, logs, "shipped")
+        made = spread_of(path, window, bucket, as_of, edition)
+        assert frame(made).to_pylist() == rows(path, as_of, edition)
+
+
+@SMALL
+@given(
+    logs=LOGS,
+    window=st.integers(1, 300),
+    bucket=st.integers(1, 5),
+    file_bytes=st.sampled_from([None, 1, 40, 200]),
+    zero=st.booleans(),
+)
+def test_the_sorted_files_are_those_of_one_process(logs, window, bucket, file_bytes, zero):
+    with tempfile.TemporaryDirectory() as folder:
+        path = directory(Path(folder, "log"), logs)
+        disk, head = Disk(), lay.encode_begin(3)
+        options = {"file_bytes": file_bytes, "zero_versions": zero}
+        write_files(
+            spread_of(path, window, bucket, edition="designed"),
+            lambda number: f"{folder}/workers-{number}",
+            head,
+            **options,
+        )
+        whole = State(survey(disk, path), order=compaction.order_of("designed"))
+        compaction.write_files(disk, whole, lambda number: f"{folder}/process-{number}", head, **options)
+        written = {item.name: item.read_bytes() for item in Path(folder).glob("*-*")}
+        mine = {name.partition("-")[2]: data for name, data in written.items() if name.startswith("w")}
+        theirs = {name.partition("-")[2]: data for name, data in written.items() if name.startswith("p")}
+        assert mine == theirs
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_a_compaction_by_workers_leaves_the_same_directory(tmp_path, edition):
+    contents = []
+    for name, workers in (("process", None), ("workers", Threads(2))):
+        with Datastore(
+            tmp_path / name,
+            edition=edition,
+            snapshot=False,
+            workers=workers,
+            clock=lambda: 1_700_000_000.0,
+            instance=lambda: "00000000-0000-4000-8000-000000000000",
+            compacted_bytes=20_000,
+        ) as store:
+            for first in (0, 500):
+                with store.channel().session() as session:
+                    keys = [b"key %04d" % (number % 700) for number in range(first, first + 500)]
+                    session.put_many(1, keys, [b"%d" % first * 20] * 500)
+                    session.remove(1, b"key 0003")
+                store.switch_epoch()
+            assert store.compact() is not None
+        contents.append(
+            {
+                str(item.relative_to(tmp_path / name)): item.read_bytes()
+                for item in (tmp_path / name).rglob("*")
+                if item.is_file()
+            }
+        )
+    assert contents[0] == contents[1]
+
+
+def test_damage_is_refused_with_its_place(tmp_path):
+    path = directory(
+        tmp_path, [[(1, [lay.put(1, b"a", b"b", (1, 1))]), (2, [lay.put(1, b"c", b"d", (2, 1))])]]
+    )
+    log = tmp_path / "pwal_0000"
+    raw = bytearray(log.read_bytes())
+    raw[9] = 77
+    log.write_bytes(raw)
+    with pytest.raises(DamageError) as error:
+        spread_of(path, 64, 10)
+    assert (error.value.file, error.value.offset) == (str(log), 9)
+
+
+def test_a_file_that_changes_between_the_look_and_the_work_is_an_error(tmp_path):
+    path = directory(tmp_path, [[(1, [lay.put(1, b"a", b"b", (1, 1)), lay.put(1, b"b", b"b", (1, 1))])]])
+    made = spread_of(path, 1000, 10)
+    log = tmp_path / "pwal_0000"
+    raw = bytearray(log.read_bytes())
+    raw[9] = 77
+    log.write_bytes(raw)
+    with pytest.raises(RefusedError, match="changed while it was read"):
+        frame(made)
+
+
+class Failing(Threads):
+    """Workers that die while they write."""
+
+    def exchange(self, *arguments):
+        made = super().exchange(*arguments)
+        plain = made.map
+
+        def map_(function):
+            if getattr(function, "func", None) is writing.write:
+                raise RuntimeError("the cluster is gone")
+            return plain(function)
+
+        made.map = map_
+        return made
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_workers_that_fail_leave_what_was_there(tmp_path, edition):
+    path = tmp_path / "log"
+    with Datastore(path, edition=edition, snapshot=False, workers=Failing(2)) as store:
+        with store.channel().session() as session:
+            session.put(1, b"a", b"b")
+        store.switch_epoch()
+        with pytest.raises(RuntimeError):
+            store.compact()
+    assert not [item.name for item in path.rglob("*") if "cmpct" in item.name or "compacted" in item.name]
+    with Datastore(path) as store:
+        assert store.snapshot.get(1, b"a") == b"b"
