@@ -11,6 +11,7 @@ from tests.every_directory import every_directory
 
 from flintlog.core.dialect import EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
+from flintlog.core.follow import Limits, beginning
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.taskflux.entries import COMMIT_BYTES_MAX
@@ -160,6 +161,18 @@ def test_the_newest_segment_is_cut_only_where_it_cannot_be_torn(tmp_path):
     with pytest.raises(DamageError) as caught:
         read(path, query)
     assert (caught.value.code, caught.value.offset) == ("record-checksum", cut[2].start)
+
+
+def test_a_follower_knows_its_place_in_a_large_newest_segment(tmp_path):
+    with QueueStore(tmp_path, soft_limit=1 << 30, hard_limit=1 << 30) as store:
+        store.queue().add_many([bytes(4 << 20)] * 24)  # more than a piece
+    path = str(tmp_path)
+    found = detect(DISK, path)
+    assert len(found.splits(DISK, path, EntryQuery())) > 1
+    place = found.follower().advance(DISK, path, beginning(), Limits(entries=20), "fail")
+    following = found.follower().advance(DISK, path, place, Limits(), "fail")
+    assert (place["position"], following["position"]) == (19, 23)
+    assert "void" not in following
 
 
 # Damage
