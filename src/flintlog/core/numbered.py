@@ -87,7 +87,7 @@ class Numbered:
     # What a dialect may do in its own way
 
     def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
-        """The files of the log that hold numbered entries, each in one piece: the first one holds the first position."""
+        """The files that hold numbered entries, each in one piece: the first one holds the first position."""
         return self._dialect.splits(disk, path, replace(query, split_bytes=sys.maxsize))
 
     def first_of(self, disk: Disk, path: str, splits: list[Split]) -> Position | None:
