@@ -164,6 +164,7 @@ _DISK_ADVICE = {
     _errno.ENOSPC: "Free space on this file system, then open the directory again; nothing acknowledged is lost",
     _errno.EDQUOT: "Raise the quota or free space, then open the directory again; nothing acknowledged is lost",
     _errno.EIO: "Check the device (dmesg, smartctl) before opening the directory again",
+    _errno.EREMOTE: "Check the address, the network and the credentials, then try again",
     _errno.EACCES: "Check the owner and the permissions of this path",
     _errno.EPERM: "Check the owner and the permissions of this path",
     _errno.EROFS: "The file system is mounted read-only; read verbs still work",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.limestone.directories import CASES, ROTATED, Directory, designed, entry, session, shipped
 from tests.limestone.snippets import Session, encoded
@@ -337,7 +339,7 @@ def rows_of(directory: Directory, query: EntryQuery = EntryQuery(), split_bytes:
     disk, path = Disk(), str(directory.root)
     return [
         row
-        for split in entries.splits(disk, path, query, split_bytes)
+        for split in entries.splits(disk, path, replace(query, split_bytes=split_bytes))
         for batch in DIALECT.read_split(disk, path, split, query)
         for row in batch.to_pylist()
     ]
@@ -355,7 +357,14 @@ def test_a_large_file_is_read_in_ranges_that_together_are_the_whole(tmp_path):
     assert [row["limestone"]["status"] for row in whole] == ["durable"] * 7 + ["invalidated", "pending"]
     for split_bytes in range(1, 200):
         assert rows_of(directory, split_bytes=split_bytes) == whole
-    assert len(entries.splits(Disk(), str(tmp_path), EntryQuery(), 50)) > 5
+    assert len(entries.splits(Disk(), str(tmp_path), EntryQuery(split_bytes=50))) > 5
+
+
+def test_zeros_behind_entries_are_damage_wherever_a_range_begins(tmp_path):
+    directory = shipped(tmp_path, 2).log(session(1, *"abc", closed=False), tail=bytes(40))
+    for split_bytes in (*range(1, 200, 7), 1 << 20):
+        with pytest.raises(DamageError, match="no record begins here"):
+            rows_of(directory, split_bytes=split_bytes)
 
 
 def test_queries_choose_by_epoch_operation_storage_and_key(tmp_path):
@@ -390,7 +399,7 @@ def test_entries_behind_damage_are_an_error_and_never_fewer_rows(tmp_path):
     for split_bytes in (30, 1 << 20):
         seen = []
         with pytest.raises(DamageError) as caught:
-            for split in entries.splits(disk, path, EntryQuery(), split_bytes):
+            for split in entries.splits(disk, path, EntryQuery(split_bytes=split_bytes)):
                 for batch in DIALECT.read_split(disk, path, split, EntryQuery()):
                     seen += batch.to_pylist()
         assert caught.value.code == "entry-cut"

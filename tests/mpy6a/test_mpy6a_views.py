@@ -312,17 +312,16 @@ def test_an_event_that_cannot_be_read_is_an_entry_too(tmp_path):
         assert [row["operation"] for row in found][1] == "unreadable", name
 
 
-def test_a_large_file_is_read_in_ranges_that_begin_with_a_record(root, monkeypatch):
+def test_a_large_file_is_read_in_ranges_that_begin_with_a_record(root):
     with SessionStore(root, topics=TOPICS) as store:
         store.put_many(1, [b"x" * (number % 90) for number in range(3000)], now=T0)
     whole = dump(root, operations=frozenset({"session"}))
-    monkeypatch.setattr(entries, "SPLIT_BYTES", 10_000)
-    found = DIALECT.splits(DISK, str(root), EntryQuery(operations=frozenset({"session"})))
+    found = DIALECT.splits(DISK, str(root), EntryQuery(operations=frozenset({"session"}), split_bytes=10_000))
     assert len(found) > 15
     assert [split.end for split in found[:-1]] == [split.start for split in found[1:]]
     offsets = {row["offset"] for row in whole}
     assert all(split.start in offsets for split in found)
-    assert dump(root, operations=frozenset({"session"})) == whole
+    assert dump(root, operations=frozenset({"session"}), split_bytes=10_000) == whole
     assert len(whole) == 3000
 
 

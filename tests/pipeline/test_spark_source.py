@@ -11,7 +11,7 @@ from in_process import entries_in_process, rows, state_in_process
 
 from flintlog.core.dialect import EntryQuery
 from flintlog.dialects.taskflux.store import QueueStore
-from flintlog.errors import UsageError
+from flintlog.errors import NotALogError, UsageError
 from flintlog.pipeline.options import local_path, read_options
 from golden_cases import materialise, snapshot_of
 
@@ -74,7 +74,10 @@ def test_positions_and_payload_are_options(load, log):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"view": "rows"}, "option view: 'rows' is not a view. Choose one of: entries, state"),
+        (
+            {"view": "rows"},
+            "option view: 'rows' is not a view. Choose one of: entries, state, files, findings",
+        ),
         ({"dialect": "kafka"}, "'kafka' is not a dialect. Known: taskflux"),
         ({"from": "soon"}, "option from: 'soon' is not a position"),
         ({"to": ""}, "option to: '' is not a position"),
@@ -83,7 +86,13 @@ def test_positions_and_payload_are_options(load, log):
         ({"as_of": "3"}, "option as_of: the view 'entries' has none"),
         ({"view": "state", "from": "3"}, "option from: the view 'state' has none"),
         ({"form": "3"}, "option form: the view 'entries' has none"),
-        ({"path": "s3://bucket/log"}, "'s3://bucket/log' is not a local directory"),
+        ({"on_damage": "skip"}, "option on_damage: 'skip' is not one. Choose one of: fail, stop, report"),
+        ({"split_bytes": "64m"}, "option split_bytes: '64m' is not a number of bytes"),
+        ({"split_bytes": "0"}, "option split_bytes: '0' is not a number of bytes"),
+        ({"edition": "second"}, "option edition: 'second' is not one. Choose one of: designed, shipped"),
+        ({"edition": "designed"}, "is in the shipped edition. Name the other one, or leave the option out"),
+        ({"view": "files", "payload": "false"}, "option payload: the view 'files' has none"),
+        ({"path": "nosuch://bucket/log"}, "nosuch:// cannot be opened: Protocol not known: nosuch"),
     ],
 )
 def test_an_option_that_cannot_be_right_is_refused_by_name(log, options, words):
@@ -128,18 +137,36 @@ def test_several_directories_give_one_frame_with_their_names(load, log, segmente
     assert counted == {str(log): 10, str(segmented): 441}
 
 
-def test_directories_of_two_dialects_are_refused(log, segmented, monkeypatch):
-    from flintlog.core.dialect import dialect
-    from flintlog.pipeline import options
+def test_the_state_of_two_dialects_is_refused_with_what_to_do(log, tmp_path):
+    peer = materialise("01_few", tmp_path, dialect="zmqraft")
+    with pytest.raises(UsageError) as refused:
+        read_options({"paths": f'["{log}", "{peer}"]', "view": "state"})
+    assert f"{log} is a taskflux log and {peer} is a zmqraft log" in str(refused.value)
+    assert "Read the directories of each dialect on their own" in str(refused.value)
 
-    class Other:
-        name = "other"
 
-    monkeypatch.setattr(
-        options, "detect", lambda disk, path: dialect("taskflux") if path == str(log) else Other
-    )
-    with pytest.raises(UsageError, match=f"{log} is a taskflux log and {segmented} is a other log"):
-        read_options({"paths": f'["{log}", "{segmented}"]'})
+def test_the_edition_that_was_asked_for_is_read(log):
+    assert read_options({"path": str(log), "edition": "Shipped"}).sources == (str(log),)
+
+
+def test_a_pattern_names_every_directory_that_fits(load, log, segmented, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("replica-2", "replica-10", "other", ".replica-3"):
+        (home / name).symlink_to(log)
+    (home / "replica-file").touch()
+    found = read_options({"path": f"{home}/replica-*"})
+    assert found.sources == (f"{home}/replica-10", f"{home}/replica-2")
+    assert read_options({"path": f"{tmp_path}/*/repl[h-j]ca-?"}).sources == found.sources[1:]
+    assert load(f"{home}/replica-*").count() == 20
+    with pytest.raises(NotALogError, match=f"{tmp_path}/none-.: no directory has such a name"):
+        read_options({"path": f"{tmp_path}/none-*"})
+
+
+def test_a_directory_that_is_called_like_a_pattern_is_meant_itself(log, tmp_path):
+    for name in ("a[1]", "a1"):
+        (tmp_path / name).symlink_to(log)
+    assert read_options({"path": f"{tmp_path}/a[1]"}).sources == (f"{tmp_path}/a[1]",)
 
 
 def test_sql_reads_a_temporary_view(spark, log):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from flintlog.core.finding import Finding
 from flintlog.core.inventory import Inventory
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from flintlog.core.follow import Follower
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
+OnDamage = Literal["fail", "stop", "report"]
+
+SPLIT_BYTES = 64 << 20
 
 _MODULES = {
     "taskflux": "flintlog.dialects.taskflux.dialect",
@@ -40,7 +43,11 @@ def no_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
-    """Which entries. Positions are inclusive; None means no bound. `operations` and `streams` name what to keep."""
+    """Which entries. Positions are inclusive; None means no bound. `operations` and `streams` name what to keep.
+
+    `on_damage` says what happens where entries should be and cannot be read: the error, an end of that file, or a
+    row for it and what the dialect knows to read behind. `split_bytes` is how large a piece of a file may be.
+    """
 
     first: Position | None = None
     last: Position | None = None
@@ -48,6 +55,19 @@ class EntryQuery:
     streams: frozenset[str] | None = None
     key: str | None = None  # as a person types it; the dialect knows what it means
     payload: bool = True
+    on_damage: OnDamage = "fail"
+    split_bytes: int = SPLIT_BYTES
+
+    @property
+    def cut_bytes(self) -> int | None:
+        """How large a piece may be; None: files are read whole, because behind damage nobody knows where one begins."""
+        return self.split_bytes if self.on_damage == "fail" else None
+
+    @property
+    def tells_damage(self) -> bool:
+        """Are rows for damage among what is asked for? They have no stream."""
+        asked = self.operations is None or "damage" in self.operations
+        return self.on_damage == "report" and asked and self.streams is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,7 @@ class Split:
     first: int  # the position of its first entry
     last: int | None  # and of its last one; None at the end of the log, which may grow
     context: tuple[int, ...] = ()  # what the dialect must know to begin in the middle of a file
+    damage: Finding | None = None  # nothing to read, only this to report
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +110,9 @@ class Dialect(Protocol):
 
     def recognise(self, disk: Disk, path: str) -> bool:
         """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
+
+    def edition(self, disk: Disk, path: str) -> str | None:
+        """Which bytes the directory holds; None when nothing in it tells or the dialect has one edition. Cheap."""
 
     def inspect(self, disk: Disk, path: str) -> Inventory:
         """What is here, and how it is; leaves out what a snapshot covers."""
@@ -187,12 +211,14 @@ def detect(disk: Disk, path: str) -> Dialect:
 
 
 __all__ = [
+    "SPLIT_BYTES",
     "ByteField",
     "Dialect",
     "EntryQuery",
     "Finding",
     "GivenState",
     "Inventory",
+    "OnDamage",
     "Plan",
     "Progress",
     "Split",

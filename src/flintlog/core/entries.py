@@ -13,11 +13,26 @@
 | payload | the payload, or null when it was not asked for |
 
 Behind these stands one struct column named like the dialect, with the dialect's own fields.
+
+Who asks for a report of damage gets a row for each place where entries should be and cannot be read: its operation is
+`damage`, `offset` is the first bad byte, and the column `damage` says what is wrong. It has no position.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
+
+from flintlog.core.dialect import Dialect, EntryQuery, Split
+from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.disk import Disk
+from flintlog.errors import DamageError, UnsupportedError
+
+DAMAGE = "damage"
+DAMAGE_FIELD = pa.field(
+    DAMAGE, pa.struct([pa.field(name, pa.string()) for name in ("code", "message", "expected", "found")])
+)
 
 COMMON_FIELDS: tuple[pa.Field, ...] = (
     pa.field("dialect", pa.string(), nullable=False),
@@ -36,3 +51,60 @@ COMMON_FIELDS: tuple[pa.Field, ...] = (
 def entry_schema(dialect: str, own: pa.StructType) -> pa.Schema:
     """The common columns and the dialect's own struct."""
     return pa.schema([*COMMON_FIELDS, pa.field(dialect, own)])
+
+
+def reported(schema: pa.Schema) -> pa.Schema:
+    """The columns of entries when damage is reported among them."""
+    return pa.schema([*(pa.field(field.name, field.type) for field in schema), DAMAGE_FIELD])
+
+
+def plan_entries(dialect: Dialect, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+    """The pieces that hold the entries of a query; damage in the way of a plan is one of them if it is to be told."""
+    try:
+        return dialect.splits(disk, path, query)
+    except (DamageError, UnsupportedError) as error:
+        if query.on_damage == "fail":
+            raise
+        finding = _finding(error, _inside(path, error.file))
+        return [Split(finding.file or "", 0, 0, 0, None, damage=finding)]
+
+
+def read_entries(
+    dialect: Dialect, disk: Disk, path: str, split: Split, query: EntryQuery
+) -> Iterator[pa.RecordBatch]:
+    """The entries of one piece, and what `on_damage` asks for where it is damaged."""
+    if split.damage is not None:
+        yield from damage_rows(dialect.entry_schema(), split.damage, query)
+        return
+    try:
+        yield from dialect.read_split(disk, path, split, query)
+    except (DamageError, UnsupportedError) as error:
+        if query.on_damage == "fail":
+            raise
+        yield from damage_rows(dialect.entry_schema(), _finding(error, split.file), query)
+
+
+def damage_rows(schema: pa.Schema, finding: Finding, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    """The row for damage, unless the query asks for other rows."""
+    if not query.tells_damage:
+        return
+    row = {
+        "dialect": schema.names[len(COMMON_FIELDS)],
+        "file": finding.file or "",
+        "offset": finding.offset,
+        "operation": DAMAGE,
+        DAMAGE: {name: getattr(finding, name) for name in ("code", "message", "expected", "found")},
+    }
+    columns = reported(schema)
+    yield pa.RecordBatch.from_arrays([pa.array([row.get(f.name)], f.type) for f in columns], schema=columns)
+
+
+def _finding(error: DamageError | UnsupportedError, file: str | None) -> Finding:
+    if isinstance(error, DamageError):
+        error.file = file
+        return damage_finding(error)
+    return Finding(Severity.UNSUPPORTED, error.code, error.message, file, error.offset)
+
+
+def _inside(path: str, file: str | None) -> str | None:
+    return file.removeprefix(path).lstrip("/") if file is not None else None

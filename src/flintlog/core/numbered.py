@@ -18,6 +18,7 @@ entry of each is a mark. The first entry is a mark too, and some before the last
 from __future__ import annotations
 
 import posixpath
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -86,8 +87,8 @@ class Numbered:
     # What a dialect may do in its own way
 
     def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
-        """The pieces of the log that hold numbered entries."""
-        return self._dialect.splits(disk, path, query)
+        """The files that hold numbered entries, each in one piece: the first one holds the first position."""
+        return self._dialect.splits(disk, path, replace(query, split_bytes=sys.maxsize))
 
     def first_of(self, disk: Disk, path: str, splits: list[Split]) -> Position | None:
         """The first position that the log can still deliver; None when nothing tells."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import atexit
 import errno
+import mmap
 import os
 import posixpath
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeVar
@@ -32,6 +34,7 @@ FLAGS: dict[Mode, int] = {
 COPY_BYTES_MAX = 64 << 20
 _WRITE_BYTES_MAX = 1 << 30
 _COPY_CHUNK = 8 << 20
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE; Python names it from 3.13 on
 
 
 class File:
@@ -83,12 +86,31 @@ class File:
         """Return when the bytes and the size are on the device."""
         self._call("fsync", self._kernel.sync, self._handle)
 
-    def view(self, *, copy: bool = False) -> memoryview:
-        """The whole file as one read-only buffer: mapped, or copied when it may be cut while it is read."""
+    def view(self, *, copy: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
+        """The whole file as one read-only buffer: mapped, or copied when it may be cut while it is read.
+
+        Whoever needs the bytes from `begin` to `end` only says so, and does not look at others: they may be zeros.
+        """
         size = self.size()
-        if copy and size <= COPY_BYTES_MAX:
+        end = size if end is None else min(end, size)
+        if not (copy and end - begin <= COPY_BYTES_MAX):
+            try:
+                return self._call("map", self._kernel.map, self._handle, size)
+            except DiskError as error:
+                if error.errno != errno.ENODEV:
+                    raise
+        if end - begin == size or not size:
             return memoryview(self.pread(size, 0))
-        return self._call("map", self._kernel.map, self._handle, size)
+        return self._part(size, begin, end)
+
+    def _part(self, size: int, begin: int, end: int) -> memoryview:
+        """A buffer as long as the file, of which one range is read; the rest is zeros that take no memory."""
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        at = begin
+        for piece in self.chunks(begin, end):
+            pages[at : at + len(piece)] = piece
+            at += len(piece)
+        return memoryview(pages).toreadonly()
 
     def window(self, start: int, end: int) -> memoryview:
         """The bytes between two offsets as one read-only buffer, mapped: whoever has little room for addresses

@@ -28,7 +28,10 @@ class Stat:
 
 
 class Kernel(Protocol):
-    """Raw calls. Each may raise OSError; `pwrite` may write less than it was given."""
+    """Raw calls. Each may raise OSError; `pwrite` may write less than it was given.
+
+    `map` may fail with ENODEV, as it does on file systems that cannot map.
+    """
 
     def open(self, path: str, flags: int) -> int: ...
     def close(self, handle: int) -> None: ...

@@ -2,8 +2,10 @@
 
 | module | holds |
 |---|---|
+| `paths.py` | an address to a disk and a path on it; patterns |
 | `options.py` | what a reader may ask for, checked |
 | `filters.py` | filters of a query to a narrower question to the dialect |
+| `views.py` | the columns of the views, and the rows of those that tell of a whole directory |
 | `source.py` | the data source: plans splits on the driver, reads them as Arrow batches in tasks |
 | `stream_options.py`, `streaming.py` | the same source as a stream that follows live logs |
 | `target.py`, `delta.py` | where exports lie, and what makes them happen once |

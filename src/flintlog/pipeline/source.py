@@ -1,27 +1,27 @@
 """The data source `flintlog`: logs as DataFrames.
 
-The driver asks the dialect for splits, each task reads one and yields Arrow batches; this module only puts
-the column `source` in front, so that several directories give one DataFrame. Spark plans in short-lived
-Python processes, so Arrow and NumPy are imported where they are needed.
+The driver asks the dialects for splits, each task reads some and yields Arrow batches; this module only puts
+the column `source` in front and fills the columns that another dialect has, so that several directories give one
+DataFrame. Spark plans in short-lived Python processes, so Arrow and NumPy are imported where they are needed.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from flintlog.core.dialect import Split, dialect
-from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.filters import Scope, narrow_entries, narrow_state
-from flintlog.pipeline.options import ReadOptions, local_path, read_options
+from flintlog.pipeline.options import ReadOptions, read_options
+from flintlog.pipeline.paths import at_once, locate
 from flintlog.pipeline.stream_options import stream_options
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SOURCE = "source"
+
+# Small pieces share a task: starting one costs as much as reading some megabytes.
+_OPEN_BYTES = 256 << 10
+_TASK_BYTES_MIN = 4 << 20
+_TASKS = 64
 
 
 class FlintlogDataSource(DataSource):
@@ -56,18 +61,16 @@ class FlintlogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._stream.refuse_in_a_batch()
-        kind = EntriesReader if self._read.view == "entries" else StateReader
+        kind = EntriesReader if self._read.view == "entries" else DirectoryReader
         reader = kind(self._read, columns(self._read, schema))
         return PushingReader(reader) if self._read.pushdown and _filters_are_pushed() else reader
 
 
 def arrow_schema(read: ReadOptions) -> pa.Schema:
-    """The columns of a view: `source`, then those of the dialect."""
-    import pyarrow as pa
+    """The columns of a view."""
+    from flintlog.pipeline import views
 
-    spoken = dialect(read.dialect)
-    own = spoken.entry_schema() if read.view == "entries" else spoken.state_schema()
-    return pa.schema([pa.field(SOURCE, pa.string(), nullable=False), *own])
+    return views.arrow_schema(read)
 
 
 def columns(read: ReadOptions, schema: StructType) -> pa.Schema:
@@ -85,84 +88,134 @@ def columns(read: ReadOptions, schema: StructType) -> pa.Schema:
     return asked
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a log, or (without a split) a whole directory."""
+
+    source: str
+    dialect: str
+    split: Split | None = None
+
+    @property
+    def weight(self) -> int:
+        size = self.split.end - self.split.start if self.split is not None else 0
+        return max(size, _OPEN_BYTES)
+
+
 class LogPartition(InputPartition):
-    """What one task reads: a piece of a log, or (without a split) the state of a whole directory."""
+    """What one task reads."""
 
-    def __init__(self, source: str, split: Split | None = None) -> None:
-        super().__init__((source, split))
-        self.source = source
-        self.split = split
-
-
-class EntriesReader(DataSourceReader):
-    """The entries: a task for each split of each directory."""
-
-    narrow = staticmethod(narrow_entries)
-
-    def __init__(self, read: ReadOptions, schema: pa.Schema) -> None:
-        self._read = read
-        self._schema = schema
-        self.scope = Scope(replace(read.query, payload=read.query.payload and "payload" in schema.names))
-
-    def partitions(self) -> list[InputPartition]:
-        spoken, disk, scope = dialect(self._read.dialect), Disk(), self.scope
-        planned: list[InputPartition] = []
-        for source in scope.kept(self._read.sources):
-            with naming(source):
-                splits = spoken.splits(disk, local_path(source), scope.query)
-            planned += [LogPartition(source, split) for split in splits if scope.holds(split.file)]
-        return planned
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, LogPartition) or partition.split is None:
-            return  # nothing was planned; Spark then makes up a partition of its own
-        settle()
-        source = partition.source
-        with naming(source):
-            spoken = dialect(self._read.dialect)
-            for batch in spoken.read_split(Disk(), local_path(source), partition.split, self.scope.query):
-                yield with_source(batch, source, self._schema)
+    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+        super().__init__(pieces)
+        self.pieces = pieces
 
 
-class StateReader(DataSourceReader):
-    """The state: a task for each directory."""
+def packed(pieces: list[Piece], room_max: int) -> list[InputPartition]:
+    """Tasks of even size, of pieces that follow each other; a large piece has one of its own."""
+    room = min(room_max, max(_TASK_BYTES_MIN, sum(piece.weight for piece in pieces) // _TASKS))
+    tasks: list[list[Piece]] = []
+    used = room
+    for piece in pieces:
+        if used + piece.weight > room:
+            tasks.append([])
+            used = 0
+        tasks[-1].append(piece)
+        used += piece.weight
+    return [LogPartition(tuple(task)) for task in tasks]
+
+
+class _Reader(DataSourceReader):
+    """What both kinds of readers do: tasks of pieces, read one after the other."""
 
     narrow = staticmethod(narrow_state)
 
     def __init__(self, read: ReadOptions, schema: pa.Schema) -> None:
-        self._read = read
+        self.options = read
         self._schema = schema
         self.scope = Scope()
-
-    def partitions(self) -> list[InputPartition]:
-        return [LogPartition(source) for source in self.scope.kept(self._read.sources)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):
             return  # nothing was planned; Spark then makes up a partition of its own
         settle()
-        source = partition.source
+        for piece in partition.pieces:
+            with naming(piece.source):
+                for batch in self._batches(piece):
+                    yield with_source(batch, piece.source, self._schema)
+
+    def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def _directories(self) -> Iterator[tuple[str, str]]:
+        kept = set(self.scope.kept(self.options.sources))
+        for source, name in zip(self.options.sources, self.options.dialects, strict=True):
+            if source in kept:
+                yield source, name
+
+
+class EntriesReader(_Reader):
+    """The entries: splits of each directory, small ones together."""
+
+    narrow = staticmethod(narrow_entries)
+
+    def __init__(self, read: ReadOptions, schema: pa.Schema) -> None:
+        super().__init__(read, schema)
+        self.scope = Scope(replace(read.query, payload=read.query.payload and "payload" in schema.names))
+
+    def partitions(self) -> list[InputPartition]:
+        planned = at_once(self._plan, list(self._directories()), self.options.sources)
+        return packed([piece for pieces in planned for piece in pieces], self.scope.query.split_bytes)
+
+    def _plan(self, directory: tuple[str, str]) -> list[Piece]:
+        from flintlog.core.entries import plan_entries
+
+        source, name = directory
         with naming(source):
-            for batch in dialect(self._read.dialect).state(Disk(), local_path(source), self._read.as_of):
-                yield with_source(batch, source, self._schema)
+            disk, path = locate(source, self.options.storage)
+            splits = plan_entries(dialect(name), disk, path, self.scope.query)
+        return [Piece(source, name, split) for split in splits if self.scope.holds(split.file)]
+
+    def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
+        from flintlog.core.entries import read_entries
+
+        if piece.split is None:
+            return ()
+        disk, path = locate(piece.source, self.options.storage)
+        return read_entries(dialect(piece.dialect), disk, path, piece.split, self.scope.query)
+
+
+class DirectoryReader(_Reader):
+    """The other views: a task for each directory, or for some of a great many."""
+
+    def partitions(self) -> list[InputPartition]:
+        pieces = [Piece(source, name) for source, name in self._directories()]
+        size = -(-len(pieces) // _TASKS) or 1
+        return [LogPartition(tuple(pieces[at : at + size])) for at in range(0, len(pieces), size)]
+
+    def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
+        from flintlog.pipeline.views import directory_batches
+
+        return directory_batches(self.options, piece.dialect, *locate(piece.source, self.options.storage))
 
 
 class PushingReader(DataSourceReader):
     """A reader whose scope the filters of the query narrow before it is asked for partitions."""
 
-    def __init__(self, reader: EntriesReader | StateReader) -> None:
+    def __init__(self, reader: _Reader) -> None:
         self._reader = reader
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
         """Narrow the scope; give back what Spark must still apply."""
+        # A row for damage has no position and no stream, so that Spark must look at it.
+        reports = self._reader.options.query.on_damage == "report"
         for filter_ in filters:
             narrowed = self._reader.narrow(self._reader.scope, filter_)
             if narrowed is not None:
                 self._reader.scope = narrowed.scope
-            if narrowed is None or not narrowed.exact:
+            if narrowed is None or not narrowed.exact or reports:
                 yield filter_
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> Sequence[InputPartition]:
         return self._reader.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -201,6 +254,11 @@ def naming(source: str) -> Iterator[None]:
 def with_source(batch: pa.RecordBatch, source: str, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
-    named = pa.repeat(pa.scalar(source), batch.num_rows)
-    arrays = [named if name == SOURCE else batch.column(name) for name in schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def column(field: pa.Field) -> pa.Array:
+        if field.name == SOURCE:
+            return pa.repeat(pa.scalar(source), batch.num_rows)
+        if field.name in batch.schema.names:
+            return batch.column(field.name)
+        return pa.nulls(batch.num_rows, field.type)
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)

@@ -30,6 +30,12 @@ class Limestone:
 
         return files.recognise(disk, path)
 
+    def edition(self, disk: Disk, path: str) -> str | None:
+        from flintlog.dialects.limestone.survey import survey
+
+        found = survey(disk, path, walk=False)
+        return None if found.manifest is None else found.edition
+
     def inspect(self, disk: Disk, path: str) -> Inventory:
         from flintlog.dialects.limestone.upkeep import verify
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.entries import damage_rows
+from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.limestone import explain as fields
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
@@ -17,46 +20,64 @@ from flintlog.dialects.limestone.judge import judge
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Around, Walk
 from flintlog.dialects.limestone.survey import Survey, damage_of, survey
+from flintlog.dialects.limestone.upkeep.salvage import resumption
 from flintlog.disk import Disk
 
-SPLIT_BYTES = 128 << 20
 _NOWHERE = -1
+_SLACK = 1 << 20  # bytes behind a range in which its last record ends as a rule
 
 
-def splits(disk: Disk, path: str, query: EntryQuery, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The compacted files that count, then the logs; large ones in ranges."""
     found = survey(disk, path, walk=False)
-    found.refuse_damage()
+    result = _damaged(found, query)
     sizes = {**found.listing.compacted, lay.COMPACTED_PREVIOUS: found.listing.previous or 0}
-    result = [
-        split
-        for name in found.base
-        for split in _cut(found, name, sizes[name], split_bytes, base=True, active=False)
-    ]
+    for name in found.base:
+        result += _cut(found, name, sizes[name], query.cut_bytes, base=True, active=False)
     for log in found.listing.logs:
-        result += _cut(found, log.name, log.size, split_bytes, base=False, active=log.active)
+        result += _cut(found, log.name, log.size, query.cut_bytes, base=False, active=log.active)
     return result
 
 
+def _damaged(found: Survey, query: EntryQuery) -> list[Split]:
+    """What is wrong beside the logs; an error, unless it is to be told and the logs can be read in spite of it."""
+    grave = [item for item in found.findings if item.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)]
+    if query.on_damage == "fail" or any(item.severity is Severity.UNSUPPORTED for item in grave):
+        found.refuse_damage()
+    return [Split(item.file or "", 0, 0, 0, None, damage=item) for item in grave]
+
+
 def _cut(
-    found: Survey, name: str, size: int, split_bytes: int, *, base: bool, active: bool
+    found: Survey, name: str, size: int, split_bytes: int | None, *, base: bool, active: bool
 ) -> Iterator[Split]:
     """The ranges of a file. One that is larger than a range is walked to find where records begin."""
     facts = (found.durable, int(found.end_markers), int(base), int(active))
     if not size:
         return
-    if size <= split_bytes:
+    if split_bytes is None or size <= split_bytes:
         yield Split(name, 0, size, 0, None, (*facts, _NOWHERE, 0, 0))
         return
-    view = found.view(name, active=active)
     start, around = 0, None
-    while start < len(view):
-        walk = scan.walk(view, start, start + split_bytes, around)
+    while start < size:
+        walk, size = _walk_range(found, name, active, start, split_bytes, around)
         place = (_NOWHERE, 0, 0) if around is None else (around.offset, around.epoch, around.kind)
-        end = walk.stop.offset if walk.stop.reason == scan.PAUSED else len(view)
+        end = walk.stop.offset if walk.stop.reason == scan.PAUSED else size
         first = min(place[1], 2**63 - 1)
         yield Split(name, start, end, first, None, (*facts, *place))
         start, around = end, _around(walk)
+
+
+def _walk_range(
+    found: Survey, name: str, active: bool, start: int, split_bytes: int, around: Around | None
+) -> tuple[Walk, int]:
+    """The snippets of the range that begins at `start`, and the size of the file."""
+    upto = start + split_bytes + _SLACK
+    while True:
+        view = found.view(name, active=active, begin=start, end=upto)
+        walk = scan.walk(view[:upto], start, start + split_bytes, around)
+        if walk.stop.reason != scan.CUT or upto >= len(view):
+            return walk, len(view)
+        upto += upto - start  # the last record is larger
 
 
 def _around(walk: Walk) -> Around | None:
@@ -67,48 +88,72 @@ def _around(walk: Walk) -> Around | None:
 
 
 class _Piece:
-    """What one split holds."""
+    """What one split holds, or the rest of it from `start` on."""
 
-    def __init__(self, disk: Disk, path: str, split: Split) -> None:
-        durable, end_markers, base, active, offset, epoch, kind = split.context
-        self.view = Survey(disk, path).view(split.file, active=bool(active))
-        around = None if offset == _NOWHERE else Around(offset, epoch, kind)
-        self.walk = scan.walk(self.view, split.start, split.end, around)
-        self.tail = judge(
-            self.view,
-            self.walk,
-            lay.NUMBER_MAX if base else durable,
-            end_markers=bool(end_markers) or bool(base),
-        )
-        self.statuses = tables.statuses_of(self.walk.snippets, durable, base=bool(base))
+    def __init__(self, found: Survey, split: Split, start: int, around: Around | None) -> None:
+        self.durable, end_markers, base, active, *_ = split.context
         self.base = bool(base)
+        self.start = start
+        self.view = found.view(split.file, active=bool(active), begin=start, end=split.end)
+        self.walk = scan.walk(self.view, start, split.end, around)
+        if not self.walk.stop.good:  # what it means depends on what follows
+            self.view = found.view(split.file, active=bool(active))
+            self.walk = scan.walk(self.view, start, split.end, around)
+        durable = lay.NUMBER_MAX if base else self.durable
+        self.tail = judge(self.view, self.walk, durable, end_markers=bool(end_markers) or self.base)
+        self.statuses = tables.statuses_of(self.walk.snippets, self.durable, base=self.base)
 
-    def refuse_damage(self, path: str, split: Split, query: EntryQuery) -> None:
-        """Raise for entries that should be there and cannot be read."""
+    def damage(self, split: Split, query: EntryQuery) -> Finding | None:
+        """Why entries that should be there cannot be read."""
         if self.tail is None or (self.tail.torn and not self.base):
-            return
+            return None
         snippets = self.walk.snippets
         if query.last is not None and len(snippets) and int(snippets.epoch[-1]) > query.last[0]:
-            return
-        raise damage_of(split.file, self.tail).error(path)
+            return None
+        return damage_of(split.file, self.tail)
+
+    def behind(self) -> tuple[int, Around | None]:
+        """Where reading goes on behind the damage."""
+        snippets = self.walk.snippets
+        counted = snippets[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(self.durable))]
+        epoch = max(int(counted.epoch[-1]), 1) if len(counted) else 1
+        if self.base:
+            return len(self.view), None
+        return resumption(self.view, self.walk.stop.offset, epoch, self.durable)
+
+
+def _first_piece(disk: Disk, path: str, split: Split) -> _Piece:
+    *_, offset, epoch, kind = split.context
+    around = None if offset == _NOWHERE else Around(offset, epoch, kind)
+    return _Piece(Survey(disk, path), split, split.start, around)
 
 
 def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
     """The entries of one piece that a query asks for."""
-    piece = _Piece(disk, path, split)
-    snippets = piece.walk.snippets
-    for entries in scan.read_entries(piece.view, snippets, split.start):
-        keep = tables.wanted(piece.view, entries, snippets, query)
-        if keep.any():
-            some = entries if keep.all() else entries[keep]
-            yield from tables.entry_batches(piece.view, some, snippets, piece.statuses, split.file, query)
-    piece.refuse_damage(path, split, query)
+    piece = _first_piece(disk, path, split)
+    while True:
+        snippets = piece.walk.snippets
+        for entries in scan.read_entries(piece.view, snippets, piece.start):
+            keep = tables.wanted(piece.view, entries, snippets, query)
+            if keep.any():
+                some = entries if keep.all() else entries[keep]
+                yield from tables.entry_batches(piece.view, some, snippets, piece.statuses, split.file, query)
+        damage = piece.damage(split, query)
+        if damage is None:
+            return
+        if query.on_damage != "report":
+            raise damage.error(path)
+        yield from damage_rows(tables.ENTRY_SCHEMA, damage, query)
+        start, around = piece.behind()
+        if start >= len(piece.view):
+            return
+        piece = _Piece(Survey(disk, path), split, start, around)
 
 
 def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, query):
-        piece = _Piece(disk, path, split)
+        piece = _first_piece(disk, path, split)
         snippets = piece.walk.snippets
         seen = -1
         for entries in scan.read_entries(piece.view, snippets, split.start):

@@ -61,7 +61,7 @@ def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) ->
         begin, torn = int(last.offset[0]), True
     elif last is None:
         torn = stop.reason != scan.OUTSIDE
-    elif int(last.entries[0]) == 0 and _zeros(buffer, stop.offset):
+    elif stop.offset == int(last.offset[0]) + lay.MARKER_SIZE and _zeros(buffer, stop.offset):
         begin, torn = int(last.offset[0]), True
     elif not end_markers:
         torn = _is_cut_marker(buffer, stop) or _zeros(buffer, stop.offset)

@@ -134,12 +134,12 @@ class Survey:
                 advice=f"Nothing was changed; `flintlog repair {self.path}` counts every session that is whole",
             )
 
-    def view(self, name: str, *, active: bool = False) -> memoryview:
-        """The bytes of a file; an active log may still be cut."""
+    def view(self, name: str, *, active: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
+        """The bytes of a file, or a range of them that is needed; an active log may still be cut."""
         place = posixpath.join(self.path, name)
         try:
             with self.disk.open(place) as file:
-                return file.view(copy=active)
+                return file.view(copy=active, begin=begin, end=end)
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise

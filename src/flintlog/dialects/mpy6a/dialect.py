@@ -28,6 +28,9 @@ class Mpy6a:
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.is_ours(disk, path)
 
+    def edition(self, disk: Disk, path: str) -> str | None:
+        return None
+
     def inspect(self, disk: Disk, path: str) -> Inventory:
         from flintlog.dialects.mpy6a.upkeep import verify
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.entries import damage_rows
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import event_fields, scan, tables
@@ -29,7 +30,7 @@ from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError, UsageError
 
-SPLIT_BYTES = 64 << 20
+_WINDOW = 64 << 20  # bytes of a walk over records
 _LOGS = (lay.CHANGES_FILE, lay.OPERATIONS_FILE)
 
 
@@ -49,14 +50,16 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     ]
     if _holds("", query):
         for name, end, written in _data_files(found):
-            result += _ranges(found, name, end, written)
+            result += _ranges(found, name, end, written, query)
     if lay.EXHAUSTED_FILE in known and _holds(lay.EXHAUSTED_FILE, query):
         end = min(known[lay.EXHAUSTED_FILE], found.machine.exhausted)
-        result += _ranges(found, lay.EXHAUSTED_FILE, end, True)
+        result += _ranges(found, lay.EXHAUSTED_FILE, end, True, query)
     return result
 
 
 def _holds(name: str, query: EntryQuery) -> bool:
+    if query.tells_damage:
+        return True
     if name == lay.SNAPSHOT_FILE:
         return tables.wanted_descriptors(query)
     if query.operations is None:
@@ -79,18 +82,38 @@ def _data_files(found: Survey) -> Iterator[tuple[str, int, bool]]:
             yield name, listed[name], True
 
 
-def _ranges(found: Survey, name: str, end: int, written: bool) -> Iterator[Split]:
-    """One range, or for a large file several that begin with a record."""
-    marks = [0]
-    if end > SPLIT_BYTES:
-        slot = 0
-        for records, _ in scan.record_batches(found.view(name, copy=written), 0, end, ordered=False):
-            slots = records.offset // SPLIT_BYTES
-            marks += records.offset[np.flatnonzero(np.diff(slots, prepend=slot))].tolist()
-            slot = int(slots[-1]) if len(slots) else slot
-    for begin, following in zip(marks, [*marks[1:], end], strict=True):
+def _ranges(found: Survey, name: str, end: int, written: bool, query: EntryQuery) -> Iterator[Split]:
+    """One range, or for a large file several that begin with a record. Each knows when the record before it is due."""
+    marks = [(0, 0)]
+    if query.cut_bytes is not None and end > query.cut_bytes:
+        marks += _marks(found, name, end, written, query.cut_bytes)
+    for (begin, before), (following, _) in zip(marks, [*marks[1:], (end, 0)], strict=True):
         if begin < following:
-            yield Split(name, begin, following, 0, None if written and following == end else 0)
+            yield Split(name, begin, following, 0, None if written and following == end else 0, (before,))
+
+
+def _marks(found: Survey, name: str, end: int, written: bool, step: int) -> Iterator[tuple[int, int]]:
+    """Where the first record of each step begins, and when the one before it is due. Data is not read."""
+    at, slot, before, size = 0, 0, 0, _WINDOW
+    place = posixpath.join(found.path, name)
+    if found.disk.stat(place) is None:
+        raise _gone(place)
+    with found.disk.open(place) as file:
+        while at < end:
+            limit = min(at + size, end)
+            view = file.view(copy=written, begin=at, end=limit)
+            stop = None
+            for records, stop in scan.record_batches(view[:limit], at, limit, ordered=False):  # noqa: B007
+                slots = records.offset // step
+                for row in np.flatnonzero(np.diff(slots, prepend=slot)).tolist():
+                    yield int(records.offset[row]), int(records.replay_time[row - 1]) if row else before
+                if len(records):
+                    slot, before = int(slots[-1]), int(records.replay_time[-1])
+            assert stop is not None
+            if not stop.good and (stop.reason != scan.CUT or limit == end):
+                return
+            size = 2 * size if stop.offset == at else _WINDOW  # a record that is larger than the window
+            at = stop.offset
 
 
 def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
@@ -104,14 +127,14 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
 
 
 def _read_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    if not tables.wanted_descriptors(query):
+    if not _holds(split.file, query):
         return
     found, error = _descriptors(_view(disk, path, split))
     term = np.array([item.last_id.term for _, _, item in found], np.uint64)
     index = np.array([item.last_id.index for _, _, item in found], np.uint64)
     keep = tables.between(term, index, query)
     chosen = [item for item, wanted in zip(found, keep.tolist(), strict=True) if wanted]
-    if chosen:
+    if chosen and tables.wanted_descriptors(query):
         yield tables.descriptor_batch(chosen, split.file)
     if error is not None and _decides(disk, path, split.file):
         raise Finding(Severity.CORRUPT, error.code, error.message, error.file, error.offset).error(path)
@@ -175,17 +198,26 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
     buffer = _view(disk, path, split)
     operation = _operation(split)
     ordered = operation == tables.SESSION
-    before = 0
-    for records, stop in scan.record_batches(buffer, limit=tables.BATCH_ROWS, ordered=ordered):
-        keep = tables.wanted_records(records, query)
-        if keep.any():
-            chosen = records if keep.all() else records[keep]
-            yield tables.record_batch(buffer, chosen, split.start, split.file, operation, query)
-        before = int(records.replay_time[-1]) if len(records) and ordered else before
-        if stop is not None and not stop.good:
-            damage = scan.judge_records(buffer, stop, before, written=False)
-            assert damage is not None
-            raise _finding(damage, split.file, split.start + stop.offset).error(path)
+    before = split.context[0] if ordered else 0
+    at = 0
+    while at >= 0:
+        stop = None
+        batches = scan.record_batches(buffer, at, None, before, tables.BATCH_ROWS, ordered=ordered)
+        for records, stop in batches:  # noqa: B007
+            keep = tables.wanted_records(records, query)
+            if keep.any():
+                chosen = records if keep.all() else records[keep]
+                yield tables.record_batch(buffer, chosen, split.start, split.file, operation, query)
+            before = int(records.replay_time[-1]) if len(records) and ordered else before
+        assert stop is not None
+        damage = scan.judge_records(buffer, stop, before, written=False)
+        if damage is None:
+            return
+        finding = _finding(damage, split.file, split.start + stop.offset)
+        if query.on_damage != "report":
+            raise finding.error(path)
+        yield from damage_rows(tables.ENTRY_SCHEMA, finding, query)
+        at = scan.record_behind(buffer, stop.offset, before)
 
 
 def _operation(split: Split) -> str:
@@ -206,7 +238,7 @@ def _view(disk: Disk, path: str, split: Split) -> memoryview:
             end = file.size() if split.file in (lay.SNAPSHOT_FILE, *_LOGS) else split.end
             view = memoryview(file.pread(end - split.start, split.start))
         else:
-            view = file.view()[split.start : split.end]
+            view = file.view(begin=split.start, end=split.end)[split.start : split.end]
     if split.file not in (lay.SNAPSHOT_FILE, *_LOGS) and len(view) < split.end - split.start:
         raise _gone(place)
     return view
@@ -266,8 +298,8 @@ def _explain_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> I
 def _explain_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
     buffer = _view(disk, path, split)
     ordered = _operation(split) == tables.SESSION
-    before = 0
-    for records, stop in scan.record_batches(buffer, ordered=ordered):
+    before = split.context[0] if ordered else 0
+    for records, stop in scan.record_batches(buffer, before=before, ordered=ordered):
         for at in records.offset[tables.wanted_records(records, query)].tolist():
             yield from fields.explain_record(buffer, at, split.start, split.file)
         before = int(records.replay_time[-1]) if len(records) and ordered else before

@@ -29,6 +29,11 @@ class Taskflux:
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.locate(disk, path) is not None
 
+    def edition(self, disk: Disk, path: str) -> str | None:
+        data = _data(disk, path)
+        found = files.detect_layout(disk, files.list_files(disk, data))
+        return None if found is None else found.edition
+
     def inspect(self, disk: Disk, path: str) -> Inventory:
         from flintlog.dialects.taskflux.upkeep import verify
 

@@ -1,4 +1,4 @@
-"""The entries of a directory, piece by piece: one split for each segment, read on its own by any task.
+"""The entries of a directory, piece by piece: a split is a segment, or a range of a large one, read by any task.
 
 A piece that does not hold what the plan said (damage, a segment that went away) is an error, never fewer rows.
 A torn tail is no damage: nothing acknowledged stood there.
@@ -7,7 +7,9 @@ A torn tail is no damage: nothing acknowledged stood there.
 from __future__ import annotations
 
 import posixpath
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,24 +20,70 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.dialects.taskflux import explain as fields
 from flintlog.dialects.taskflux import files, tables
+from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment, SegmentFile
 from flintlog.dialects.taskflux.layout import Layout
+from flintlog.dialects.taskflux.scan import COMMIT_BYTES_MAX, Marks, judge, scan_segment, walk_headers
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 
 def splits(disk: Disk, data: str, query: EntryQuery) -> list[Split]:
-    """The segments that can hold entries of the query, told by their names alone."""
+    """The segments that can hold entries of the query, told by their names; large ones in ranges."""
     found = files.list_files(disk, data).segments
-    result = []
+    result: list[Split] = []
     for at, segment in enumerate(found):
         last = found[at + 1].first - 1 if at + 1 < len(found) else None
         if query.first is not None and last is not None and last < query.first[0]:
             continue
         if query.last is not None and segment.first > query.last[0]:
             break
-        result.append(Split(segment.name, 0, segment.size, segment.first, last))
+        if query.cut_bytes is not None and segment.size > query.cut_bytes:
+            result += _cut(disk, data, segment, last, query)
+        else:
+            result.append(Split(segment.name, 0, segment.size, segment.first, last))
     return result
+
+
+def _cut(disk: Disk, data: str, segment: SegmentFile, last: int | None, query: EntryQuery) -> Iterator[Split]:
+    """The ranges of a segment, each beginning with a record.
+
+    Headers are followed and not checked. So a closed segment is cut only when as many follow each other as its name
+    and the next one's promise, and where the newest may be torn it is not cut: its last range is judged as a whole.
+    """
+    newest = last is None
+    marks = _marks(disk, data, segment, query.split_bytes)
+    if marks is None or (last is not None and marks.records != last + 1 - segment.first):
+        yield Split(segment.name, 0, segment.size, segment.first, last)
+        return
+    upto = marks.end - 2 * COMMIT_BYTES_MAX if newest else marks.end
+    cuts = [
+        (offset, segment.first + before)
+        for offset, before in zip(marks.offset, marks.before, strict=True)
+        if offset <= upto
+    ]
+    begins = [(0, segment.first), *cuts]
+    ends = [*((offset, lsn - 1) for offset, lsn in cuts), (segment.size, last)]
+    for (start, first), (end, final) in zip(begins, ends, strict=True):
+        before = query.first is not None and final is not None and final < query.first[0]
+        if before and not newest:  # in the newest nothing but reading proves the numbers
+            continue
+        if query.last is not None and first > query.last[0]:
+            return
+        yield Split(segment.name, start, end, first, final, (int(newest),))
+
+
+def _marks(disk: Disk, data: str, segment: SegmentFile, step: int) -> Marks | None:
+    """Where a segment can be cut; None when its header is none of ours."""
+    layout = files.layout_at(disk, data)
+    with disk.open(posixpath.join(data, segment.name)) as file:
+        head = file.pread(lay.SEGMENT_HEADER_SIZE, 0)
+        if (
+            head[:4] != lay.FILE_MARKER
+            or int.from_bytes(head[4:], "big", signed=True) > layout.segment_version
+        ):
+            return None
+        return walk_headers(lambda begin, end: file.view(begin=begin, end=end), segment.size, layout, step)
 
 
 def read_split(disk: Disk, data: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
@@ -60,20 +108,49 @@ def read_split(disk: Disk, data: str, split: Split, query: EntryQuery) -> Iterat
 
 
 def _read(disk: Disk, data: str, split: Split, layout: Layout) -> Segment:
-    found = disk.stat(posixpath.join(data, split.file))
+    place = posixpath.join(data, split.file)
+    found = disk.stat(place)
     if found is None:
         raise RefusedError(
             "this segment was removed while the log was read; a snapshot covers it now",
-            file=posixpath.join(data, split.file),
+            file=place,
             advice="Read the directory again",
         )
     file = SegmentFile(split.file, split.first, found.size)
-    return files.read_segment(disk, data, file, layout, newest=split.last is None)
+    if not split.context or (split.start == 0 and split.end >= found.size):
+        return files.read_segment(disk, data, file, layout, newest=_newest(split))
+    return _read_range(disk, place, split, file, layout)
+
+
+def _read_range(disk: Disk, place: str, split: Split, file: SegmentFile, layout: Layout) -> Segment:
+    """The records of a range of a segment. What stops before its end is judged with all that follows."""
+    newest = _newest(split)
+    is_last = split.last is None or split.end >= file.size
+    start = max(split.start, lay.SEGMENT_HEADER_SIZE)
+    with disk.open(place) as handle:
+        view = handle.view(copy=newest, begin=split.start, end=None if is_last else split.end)
+        records, stop = scan_segment(view, layout, start, len(view) if is_last else split.end)
+        if is_last:
+            return Segment(file, view, records, stop.offset, judge(view, layout, stop, newest=newest))
+        if stop.offset == split.end:
+            return Segment(file, view, records, stop.offset)
+        rest = handle.view(copy=newest, begin=stop.offset)
+    _, true_stop = scan_segment(rest, layout, stop.offset)
+    damage = judge(rest, layout, true_stop, newest=False) if true_stop.offset == stop.offset else None
+    if damage is None:
+        raise RefusedError(
+            "this segment was written anew while it was read", file=place, advice="Read the directory again"
+        )
+    return Segment(file, view, records, stop.offset, damage)
+
+
+def _newest(split: Split) -> bool:
+    return bool(split.context[0]) if split.context else split.last is None
 
 
 def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
     """Raise for entries that should be there and cannot be read."""
-    finding = files.finding_in(segment, newest=split.last is None)
+    finding = files.finding_in(segment, newest=_newest(split))
     if finding is not None and finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
         raise finding.error(data)
     if split.last is not None and segment.last != split.last:
@@ -91,7 +168,7 @@ def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
 def explain(disk: Disk, data: str, query: EntryQuery) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     layout = files.layout_at(disk, data)
-    for split in splits(disk, data, query):
+    for split in splits(disk, data, replace(query, split_bytes=sys.maxsize)):
         segment = _read(disk, data, split, layout)
         yield from fields.explain_header(segment)
         for at in _places(segment, query, layout):

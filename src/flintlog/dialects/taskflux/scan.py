@@ -22,7 +22,7 @@ it says nothing: the original overwrites in place and leaves old records behind 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ SECTOR_SIZE = 512
 _CHUNK = 1 << 18  # records per pass of the kernel
 _PROBE = 1 << 10
 _RECORDS_MAX = 1 << 26  # of one table; a segment with more comes in several
+_WINDOW = 64 << 20  # bytes of a walk over headers
+_WINDOW_MARKS = 1 << 12
 _SEARCH_CHUNK = 1 << 20
 _SEARCH_CHECKSUM_BYTES_MAX = 256 << 20
 
@@ -242,23 +244,105 @@ def scan_batches(
 
 
 def scan_segment(
-    buffer: memoryview, layout: Layout, start: int = lay.SEGMENT_HEADER_SIZE
+    buffer: memoryview, layout: Layout, start: int = lay.SEGMENT_HEADER_SIZE, end: int | None = None
 ) -> tuple[Records, Stop]:
     """All records from `start` on, and where they stop."""
-    batch = _expected_count(buffer, layout, start)  # one table where possible: joining tables copies them
-    parts = list(scan_batches(buffer, layout, start, batch))
+    end = len(buffer) if end is None else end
+    batch = _expected_count(
+        buffer, layout, start, end
+    )  # one table where possible: joining tables copies them
+    parts = list(scan_batches(buffer, layout, start, batch, end))
     stop = parts[-1][1]
     assert stop is not None
     return concatenate([records for records, _ in parts]), stop
 
 
-def _expected_count(buffer: memoryview, layout: Layout, start: int) -> int:
-    """How many records a file holds if all are like the first ones."""
-    records, stop = next(scan_batches(buffer, layout, start, _PROBE))
+def _expected_count(buffer: memoryview, layout: Layout, start: int, end: int) -> int:
+    """How many records a range holds if all are like the first ones."""
+    records, stop = next(scan_batches(buffer, layout, start, _PROBE, end))
     if stop is not None:
         return len(records) + 1
     size = int(records.offset[-1]) - start
-    return min(_PROBE + (len(buffer) - start) * _PROBE // size * 21 // 20, _RECORDS_MAX)
+    return min(_PROBE + (end - start) * _PROBE // size * 21 // 20, _RECORDS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Places at which records begin, with the number of records before each; and where the walk ended."""
+
+    offset: list[int]
+    before: list[int]
+    records: int
+    end: int
+
+
+@kernel
+def _walk_headers(
+    buffer: Any,
+    at: int,
+    limit: int,
+    size: int,
+    term_size: int,
+    alignment: int,
+    step: int,
+    mark: int,
+    offset: Any,
+    before: Any,
+) -> tuple[int, int, int, int, bool]:
+    header = 12 + term_size
+    count = 0
+    marks = 0
+    while True:
+        if size - at < header:
+            return marks, count, at, mark, True
+        if limit - at < header or marks == len(offset):
+            return marks, count, at, mark, False
+        if be32(buffer, at) != _MARKER:
+            return marks, count, at, mark, True
+        length = be32(buffer, at + header - 4)
+        if length >= _INT32_SIGN:
+            return marks, count, at, mark, True
+        length += (alignment - length % alignment) % alignment
+        if size - at - header < length:
+            return marks, count, at, mark, True
+        if at >= mark:
+            offset[marks] = at
+            before[marks] = count
+            marks += 1
+            mark = at + step
+        count += 1
+        at += header + length
+
+
+def walk_headers(window: Callable[[int, int], memoryview], size: int, layout: Layout, step: int) -> Marks:
+    """Where to cut a segment into ranges of about `step` bytes: from header to header, payloads are not read.
+
+    `window` gives a buffer of the file in which a range is there. Nothing is checked but that headers follow
+    each other; whoever reads a range checks it.
+    """
+    marks = Marks([], [], 0, 0)
+    at, mark, count, ended = lay.SEGMENT_HEADER_SIZE, lay.SEGMENT_HEADER_SIZE + step, 0, False
+    while not ended:
+        limit = min(at + _WINDOW, size)
+        offset, before = np.empty(_WINDOW_MARKS, np.int64), np.empty(_WINDOW_MARKS, np.int64)
+        found, more, at, mark, ended = _walk_headers.run(
+            limit - at,
+            window(at, limit),
+            at,
+            limit,
+            size,
+            layout.term_size,
+            layout.alignment,
+            step,
+            mark,
+            offset,
+            before,
+        )
+        marks.offset.extend(offset[:found].tolist())
+        marks.before.extend((before[:found] + count).tolist())
+        count += int(more)
+        at, mark = int(at), int(mark)
+    return Marks(marks.offset, marks.before, count, at)
 
 
 def concatenate(parts: list[Records]) -> Records:

@@ -29,6 +29,9 @@ class Zmqraft:
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.locate(disk, path) is not None
 
+    def edition(self, disk: Disk, path: str) -> str | None:
+        return None
+
     def inspect(self, disk: Disk, path: str) -> Inventory:
         from flintlog.dialects.zmqraft.upkeep import verify
 

@@ -1,4 +1,4 @@
-"""The entries of a directory, piece by piece: one split for each index file, read on its own by any task.
+"""The entries of a directory, piece by piece: a split is an index file, or a range of a large one, read by any task.
 
 A piece that does not hold what the plan said (damage, a file that went away) is an error, never fewer rows.
 """
@@ -6,8 +6,11 @@ A piece that does not hold what the plan said (damage, a file that went away) is
 from __future__ import annotations
 
 import posixpath
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, EntryQuery, Split
@@ -15,8 +18,9 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import explain as fields
 from flintlog.dialects.zmqraft import scan, tables
+from flintlog.dialects.zmqraft.files import read_head
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
-from flintlog.dialects.zmqraft.survey import survey
+from flintlog.dialects.zmqraft.survey import IndexRead, survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
@@ -25,32 +29,64 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The index files of the log that can hold entries of the query."""
     found = survey(disk, path)
     files = found.range.files
-    result = []
+    result: list[Split] = []
     for at, first in enumerate(files):
         last = files[at + 1] - 1 if at + 1 < len(files) else None
         if query.first is not None and last is not None and last < query.first[0]:
             continue
         if query.last is not None and first > query.last[0]:
             break
-        file = found.reads[first].file
-        result.append(Split(file.name, 0, file.size, first, last))
+        result += _cut(found.reads[first], first, last, query)
     return result
 
 
+def _cut(read: IndexRead, first: int, last: int | None, query: EntryQuery) -> Iterator[Split]:
+    """The ranges of an index file, as its offset table tells them."""
+    file, table = read.file, read.table
+    if query.cut_bytes is None or table is None or file.size <= query.cut_bytes:
+        yield Split(file.name, 0, file.size, first, last)
+        return
+    # A range begins with the first entry at or behind each multiple of its size.
+    begins = np.concatenate(([0], table.ends[:-1])) + table.data_start
+    marks = np.arange(table.data_start, file.size, query.cut_bytes)
+    slots = np.unique(np.searchsorted(begins, marks)).tolist()
+    slots = [slot for slot in slots if 0 < slot < len(begins)]
+    for begin, end in zip([0, *slots], [*slots, None], strict=True):
+        final = last if end is None else first + end - 1
+        if query.first is not None and final is not None and final < query.first[0]:
+            continue
+        if query.last is not None and first + begin > query.last[0]:
+            return
+        start = int(begins[begin]) if begin else 0
+        stop = file.size if end is None else int(begins[end])
+        yield Split(
+            file.name,
+            start,
+            stop,
+            first + begin,
+            final,
+            (first, begin, -1 if end is None else end, int(last is None)),
+        )
+
+
 def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    """The entries of one index file that a query asks for."""
-    view, table = _read(disk, path, split)
-    entries, damage = scan.read_entries(view, table)
-    for begin in range(0, len(entries), tables.BATCH_ENTRIES):
-        some = entries[begin : begin + tables.BATCH_ENTRIES]
+    """The entries of one index file, or of a range of it, that a query asks for."""
+    view, table, begin, end = _read(disk, path, split)
+    entries, damage = scan.read_entries(view, table, begin, end)
+    for at in range(0, len(entries), tables.BATCH_ENTRIES):
+        some = entries[at : at + tables.BATCH_ENTRIES]
         keep = tables.wanted(view, some, query)
         if keep.any():
             yield tables.entry_batch(view, some if keep.all() else some[keep], split.file, query)
     if query.last is None or query.last[0] >= split.first + len(entries):
-        _refuse_damage(table, damage, split, path)
+        _refuse_damage(
+            len(table.ends) if end is None else min(end, len(table.ends)), table, damage, split, path
+        )
 
 
-def _read(disk: Disk, path: str, split: Split) -> tuple[memoryview, Table]:
+def _read(disk: Disk, path: str, split: Split) -> tuple[memoryview, Table, int, int | None]:
+    """The bytes, the table and the slots of a piece."""
+    first, begin, end, newest = split.context or (split.first, 0, -1, int(split.last is None))
     place = posixpath.join(path, split.file)
     if disk.stat(place) is None:
         raise RefusedError(
@@ -59,18 +95,22 @@ def _read(disk: Disk, path: str, split: Split) -> tuple[memoryview, Table]:
             advice="Read the directory again",
         )
     with disk.open(place) as file:
-        view = file.view(copy=split.last is None)
-    table = scan.read_table(view, split.first)
+        if split.context:
+            _, table = read_head(file, first, copy=bool(newest))
+            view = file.view(copy=bool(newest), begin=split.start, end=split.end if end >= 0 else None)
+        else:
+            view = file.view(copy=bool(newest))
+            table = scan.read_table(view, first)
     if isinstance(table, Damage):
         raise table.finding(split.file).error(path)
-    return view, table
+    return view, table, begin, None if end < 0 else end
 
 
-def _refuse_damage(table: Table, damage: Damage | None, split: Split, path: str) -> None:
-    """Raise for entries that should be there and cannot be read."""
+def _refuse_damage(slots: int, table: Table, damage: Damage | None, split: Split, path: str) -> None:
+    """Raise for entries that should be there and cannot be read; `slots` of the table were asked for."""
     if damage is not None:
         raise damage.finding(split.file).error(path)
-    last = split.first + len(table.ends) - 1
+    last = table.first + slots - 1
     if split.last is not None and last != split.last:
         raise Finding(
             Severity.CORRUPT,
@@ -83,10 +123,14 @@ def _refuse_damage(table: Table, damage: Damage | None, split: Split, path: str)
         ).error(path)
 
 
+def _whole(query: EntryQuery) -> EntryQuery:
+    return replace(query, split_bytes=sys.maxsize)
+
+
 def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
-    for split in splits(disk, path, query):
-        view, table = _read(disk, path, split)
+    for split in splits(disk, path, _whole(query)):
+        view, table, _, _ = _read(disk, path, split)
         entries, damage = scan.read_entries(view, table)
         chosen = entries[tables.wanted(view, entries, query)]
         yield from fields.explain_head(view, table, split.file, chosen)
@@ -102,8 +146,8 @@ def live_entries(disk: Disk, path: str, as_of: int | None) -> Iterator[tuple[mem
     found.refuse_damage()
     last = found.range.last if as_of is None else min(as_of, found.range.last)
     query = EntryQuery(first=(found.range.first,), last=(last,))
-    for split in splits(disk, path, query):
-        view, table = _read(disk, path, split)
+    for split in splits(disk, path, _whole(query)):
+        view, table, _, _ = _read(disk, path, split)
         begin = max(found.range.first - split.first, 0)
         entries, damage = scan.read_entries(view, table, begin, last - split.first + 1)
         if damage is not None:

@@ -14,6 +14,7 @@ from flintlog.dialects.zmqraft.scan import SnapshotHead
 from flintlog.disk import Disk, File, Stat
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
+_HEAD_REST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +137,25 @@ def read_snapshot_head(file: File) -> SnapshotHead:
     size = file.size()
     head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
     return scan.read_snapshot_head(head, size, posixpath.basename(file.path))
+
+
+def read_head(
+    file: File, first: int, *, copy: bool, newest: bool = True
+) -> tuple[memoryview, scan.Table | scan.Damage]:
+    """The head of an index file; all of the file is read only when its head is not what it should be."""
+    end = _head_end(file)
+    view = file.view(copy=copy, end=end)
+    table = scan.read_table(view[:end], first, newest=newest)
+    if isinstance(table, scan.Damage):
+        view = file.view(copy=copy)
+        table = scan.read_table(view, first, newest=newest)
+    return view, table
+
+
+def _head_end(file: File) -> int:
+    """Where header and offset table end, and what stands between them and the entries as a rule."""
+    head = file.pread(lay.TABLE_OFFSET, 0)
+    if len(head) < lay.TABLE_OFFSET:
+        return len(head)
+    capacity = min(int(lay.INDEX_HEADER.unpack(head)[3]), lay.CAPACITY_FILE_MAX)
+    return lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity + _HEAD_REST

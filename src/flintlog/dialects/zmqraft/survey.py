@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +14,7 @@ from flintlog.core.dialect import Progress, no_progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_snapshot_file
+from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_head, read_snapshot_file
 from flintlog.dialects.zmqraft.replay import LogRange, live_range
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, Loaded, load_file
@@ -30,6 +32,16 @@ HEALED_BY_OPENING = {
     "log-missing": ("begin", False),
     "snapshot-missing": ("write", False),
 }
+
+
+@contextmanager
+def suppress_gone() -> Iterator[None]:
+    """What was removed while we look counts no more."""
+    try:
+        yield
+    except DiskError as error:
+        if error.errno != errno.ENOENT:
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +83,10 @@ class Survey:
         with self.disk.open(posixpath.join(self.path, name)) as file:
             return file.view(copy=newest)
 
-    def view_of_passing(self, name: str, *, newest: bool = False) -> memoryview | None:
+    def view_of_passing(self, name: str) -> memoryview | None:
         """The same of a file that a store may remove while we look; then it counts no more."""
         try:
-            return self.view(name, newest=newest)
+            return self.view(name)
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -117,28 +129,37 @@ def _read_index_files(found: Survey, read_all: bool, progress: Progress) -> None
     done = 0
     for at, file in enumerate(files):
         newest = at + 1 == len(files)
-        view = found.view_of_passing(file.name, newest=newest)
-        if view is not None:
-            found.reads[file.first] = _read_index_file(found, file, view, read_all, newest)
+        with suppress_gone():
+            found.reads[file.first] = _read_index_file(found, file, read_all, newest)
         done += file.size
         progress(done, total)
 
 
-def _read_index_file(
-    found: Survey, file: IndexName, view: memoryview, read_all: bool, newest: bool
-) -> IndexRead:
-    table = scan.read_table(view, file.first, newest=newest)
+def _read_index_file(found: Survey, file: IndexName, read_all: bool, newest: bool) -> IndexRead:
+    with found.disk.open(posixpath.join(found.path, file.name)) as handle:
+        view, table = read_head(handle, file.first, copy=newest, newest=newest)
+        if read_all or _lacks_entries(view, table):
+            view = handle.view(copy=newest)
+            table = scan.read_table(view, file.first, newest=newest)
     if isinstance(table, Damage):
         return IndexRead(file, None, table)
     if scan.is_closing(view, table.capacity):
         message = "the file was being closed early; opening finishes it"
         found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
-    end = table.data_start + (int(table.ends[-1]) if len(table.ends) else 0)
-    if not read_all and end <= len(view):
+    if not read_all and not _lacks_entries(view, table):
         return IndexRead(file, table, None)
     entries, damage = scan.read_entries(view, table)
     _note_terms(found, file, entries)
     return IndexRead(file, table, damage)
+
+
+def _lacks_entries(view: memoryview, table: Table | Damage) -> bool:
+    """Does the file end before the last entry of its table?"""
+    return (
+        isinstance(table, Table)
+        and len(table.ends) > 0
+        and table.data_start + int(table.ends[-1]) > len(view)
+    )
 
 
 def _note_terms(found: Survey, file: IndexName, entries: Entries) -> None:

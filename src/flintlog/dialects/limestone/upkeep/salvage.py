@@ -60,17 +60,24 @@ def salvage(view: memoryview, durable: int, *, end_markers: bool) -> Salvage:
 
 def _resume(view: memoryview, at: int, epoch: int, durable: int, found: Salvage) -> int:
     """Where reading goes on behind damage."""
+    following, around = resumption(view, at, epoch, durable)
+    if around is None:
+        found.lost.append((at, following))
+        return following
+    end = int(scan.walk(view, at, None, around).snippets.end[0])
+    found.pieces.append(lay.encode_begin(around.epoch))
+    found.keep(at, end)
+    found.renewed.append(at)
+    return end
+
+
+def resumption(view: memoryview, at: int, epoch: int, durable: int) -> tuple[int, Around | None]:
+    """Where reading goes on behind damage at `at`; with the snippet around it when only its begin marker is gone."""
     orphan = scan.walk(view, at, None, Around(at, 0, lay.BEGIN)).snippets[:1]
-    end, end_epoch = int(orphan.end[0]), int(orphan.end_epoch[0])
+    end_epoch = int(orphan.end_epoch[0])
     if orphan.closed[0] and int(orphan.entries[0]) and epoch <= end_epoch <= durable:
-        found.pieces.append(lay.encode_begin(end_epoch))
-        found.keep(at, end)
-        found.renewed.append(at)
-        return end
+        return at, Around(at, end_epoch, lay.BEGIN)
     following = find_durable(view, at + 1, epoch, durable)
     if following is None:
-        following = len(view)
-    elif int(view[following]) == lay.END:
-        following += lay.END_SIZE
-    found.lost.append((at, following))
-    return following
+        return len(view), None
+    return following + (lay.END_SIZE if int(view[following]) == lay.END else 0), None

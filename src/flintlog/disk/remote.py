@@ -1,0 +1,141 @@
+"""Files of an object store or another remote file system, for reading.
+
+Paths are addresses (`s3://bucket/directory`), so that every error names one. What a listing tells of the names in a
+directory is believed until the next listing of it: that spares a request for each file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from flintlog.disk.kernel import Stat
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
+
+_READ_ONLY = "a remote file system is only read"
+
+
+class RemoteKernel:
+    """A file system of pyarrow as a `Kernel`. `prefix` is what an address has in front of a path of it."""
+
+    def __init__(self, files: FileSystem, prefix: str) -> None:
+        self._files = files
+        self._prefix = prefix
+        self._open: dict[int, tuple[Any, Stat]] = {}
+        self._next = 3
+        self._listed: dict[str, dict[str, Stat]] = {}
+
+    def open(self, path: str, flags: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            self._refuse()
+        with _as_os_errors():
+            file = self._files.open_input_file(self._inside(path))
+            size = file.size()
+        handle, self._next = self._next, self._next + 1
+        self._open[handle] = file, Stat(False, size, (0, handle))
+        return handle
+
+    def close(self, handle: int) -> None:
+        file, _ = self._open.pop(handle)
+        with _as_os_errors():
+            file.close()
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        file, stat = self._open[handle]
+        if offset >= stat.size or not size:
+            return b""
+        with _as_os_errors():
+            data: bytes = file.read_at(min(size, stat.size - offset), offset)
+        return data
+
+    def map(self, handle: int, size: int) -> memoryview:
+        raise OSError(errno.ENODEV, "a remote file cannot be mapped")
+
+    def map_range(self, handle: int, start: int, end: int) -> memoryview:
+        return memoryview(self.pread(handle, end - start, start))
+
+    def stat_handle(self, handle: int) -> Stat:
+        return self._open[handle][1]
+
+    def stat(self, path: str) -> Stat:
+        parent, name = posixpath.split(path.rstrip("/"))
+        if parent in self._listed:
+            if name not in self._listed[parent]:
+                raise FileNotFoundError(errno.ENOENT, "there is no such name")
+            return self._listed[parent][name]
+        with _as_os_errors():
+            found = self._files.get_file_info(self._inside(path))
+        return _stat(found)
+
+    def list(self, path: str) -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        with _as_os_errors():
+            found = self._files.get_file_info(FileSelector(self._inside(path)))
+        names = {posixpath.basename(info.path.rstrip("/")): _stat(info) for info in found}
+        self._listed[path.rstrip("/")] = names
+        return list(names)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
+        self._refuse()
+
+    def truncate(self, handle: int, size: int) -> None:
+        self._refuse()
+
+    def sync(self, handle: int) -> None:
+        self._refuse()
+
+    def lock(self, handle: int) -> bool:
+        self._refuse()
+
+    def mkdir(self, path: str) -> None:
+        self._refuse()
+
+    def rename(self, source: str, target: str) -> None:
+        self._refuse()
+
+    def link(self, source: str, target: str) -> None:
+        self._refuse()
+
+    def unlink(self, path: str) -> None:
+        self._refuse()
+
+    def sync_directory(self, path: str) -> None:
+        self._refuse()
+
+    def _inside(self, path: str) -> str:
+        return path.removeprefix(self._prefix)
+
+    def _refuse(self) -> NoReturn:
+        raise OSError(errno.EROFS, _READ_ONLY)
+
+
+def _stat(info: FileInfo) -> Stat:
+    from pyarrow.fs import FileType
+
+    if info.type == FileType.NotFound:
+        raise FileNotFoundError(errno.ENOENT, "there is no such name")
+    return Stat(info.type == FileType.Directory, info.size or 0, (info.mtime_ns or 0, info.size or 0))
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Every file system has errors of its own; ours are those of the system."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, str(error)) from error
+    except OSError as error:
+        raise OSError(error.errno or errno.EREMOTE, error.strerror or str(error)) from error
+    except Exception as error:
+        raise OSError(errno.EREMOTE, f"{type(error).__name__}: {error}") from error
