@@ -34,7 +34,7 @@ TIMES = Unit("times", more_is_better=False)
 ENTRY_BYTES = 33 + 8 + VALUE_BYTES
 
 NOTES = [
-    "spark: the start of Spark, up to the end of a first job, is in the facts and in no row. The JVM has 1 GB, and each of"
+    "spark: the start of Spark, up to the end of a first job, is in the facts and in no row. The JVM has 1 GB, each of"
     " the two Python workers may take 1 GB of addresses: a log of 10,000,000 entries is larger than either.",
 ]
 
