@@ -45,34 +45,63 @@ class Sizes:
 
     entries: int = 10_000_000
     rounds: int = 1
+    fresh: bool = True  # a Spark of its own for each job
 
 
-QUICK = Sizes(entries=50_000)
+QUICK = Sizes(entries=50_000, fresh=False)
 
 
 def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool]) -> None:
     """Fill the table with every topic that is wanted."""
+    spark = Spark(table, sizes.fresh)
     for keys in (sizes.entries, min(FEW_KEYS, sizes.entries // 10)):
         if wanted(f"spark/sort/{keys}"):
-            table.rows += sort(table, directory, sizes, keys)
+            table.rows += sort(spark, table, directory, sizes, keys)
     if wanted("spark/scan"):
-        table.rows += scan(table, directory, sizes)
+        table.rows += scan(spark, directory, sizes)
     if wanted("spark/twice"):
-        table.rows += twice(table, directory, sizes)
+        table.rows += twice(spark, directory, sizes)
+    spark.close()
     table.notes += NOTES
 
 
-def job(table: Table, name: str, directory: str, label: str) -> float:
-    """Seconds of one job; the start of Spark and its memory go to the facts."""
-    command = [sys.executable, "-m", "benchmarks.spark_job", name, directory]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    table.facts[f"start of Spark, before {name}, {label}"] = f"{found['start']:.1f} s"
-    table.facts[f"memory of a Python worker, {name}, {label}"] = f"{found['peak'] / 1e6:,.0f} MB at its peak"
-    return float(found["seconds"])
+class Spark:
+    """Runs jobs in a process of their own: one for each, or one for all."""
+
+    def __init__(self, table: Table, fresh: bool) -> None:
+        self._table = table
+        self._fresh = fresh
+        self._process: subprocess.Popen[str] | None = None
+
+    def seconds(self, job: str, directory: str, label: str) -> float:
+        """Seconds of one job; the start of Spark and its memory go to the facts."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.spark_job"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{job} {directory}\n")
+        process.stdin.flush()
+        found = json.loads(process.stdout.readline())
+        self._table.facts[f"start of Spark, before {job}, {label}"] = f"{found['start']:.1f} s"
+        memory = f"{found['peak'] / 1e6:,.0f} MB at its peak"
+        self._table.facts[f"memory of a Python worker, {job}, {label}"] = memory
+        if self._fresh:
+            self.close()
+        return float(found["seconds"])
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
 
 
-def sort(table: Table, directory: str, sizes: Sizes, keys: int) -> list[Row]:
+def sort(spark: Spark, table: Table, directory: str, sizes: Sizes, keys: int) -> list[Row]:
     count = sizes.entries
     place = os.path.join(directory, "log")
     fill(place, count, keys, channels=2)
@@ -87,7 +116,7 @@ def sort(table: Table, directory: str, sizes: Sizes, keys: int) -> list[Row]:
             shutil.rmtree(copy)
 
     def on_spark(name: str) -> float:
-        return copied(lambda copy: job(table, name, copy, label)) * 1e6 / count
+        return copied(lambda copy: spark.seconds(name, copy, label)) * 1e6 / count
 
     def here(name: str) -> float:
         return copied(lambda copy: run_here(table, name, copy, count, label))
@@ -109,16 +138,16 @@ def sort(table: Table, directory: str, sizes: Sizes, keys: int) -> list[Row]:
     return rows
 
 
-def scan(table: Table, directory: str, sizes: Sizes) -> list[Row]:
+def scan(spark: Spark, directory: str, sizes: Sizes) -> list[Row]:
     """All entries with their payloads to Spark's sink that keeps nothing."""
     count = sizes.entries
     place = os.path.join(directory, "log")
     fill(place, count, count, channels=2)
     label = f"{count:,} entries"
-    job(table, "to_parquet", place, label)
+    spark.seconds("to_parquet", place, label)
 
     def rate(name: str) -> float:
-        return count * ENTRY_BYTES / 1e6 / job(table, name, place, label)
+        return count * ENTRY_BYTES / 1e6 / spark.seconds(name, place, label)
 
     ours, peer = Contender(OURS, lambda: rate("scan")), Contender(PARQUET, lambda: rate("parquet"))
     figures = contest(ours, [peer], sizes.rounds)
@@ -128,7 +157,7 @@ def scan(table: Table, directory: str, sizes: Sizes) -> list[Row]:
     return [row("Spark scan of entries", MEGABYTES_PER_SECOND, figures, [PARQUET], compared=compared)]
 
 
-def twice(table: Table, directory: str, sizes: Sizes) -> list[Row]:
+def twice(spark: Spark, directory: str, sizes: Sizes) -> list[Row]:
     """How much longer twice the data takes."""
     seconds = {}
     for count in (sizes.entries, 2 * sizes.entries):
@@ -136,7 +165,7 @@ def twice(table: Table, directory: str, sizes: Sizes) -> list[Row]:
         seconds[count] = []
         for _ in range(sizes.rounds):
             fill(place, count, count, channels=2)
-            seconds[count].append(job(table, "compact", place, f"{count:,} entries"))
+            seconds[count].append(spark.seconds("compact", place, f"{count:,} entries"))
             shutil.rmtree(place)
     less, more = (statistics.median(found) for found in seconds.values())
     compared = (

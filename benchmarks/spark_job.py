@@ -1,6 +1,8 @@
-"""One Spark job in a process of its own: how long Spark took to start, how long the job took, and memory.
+"""Spark jobs: how long Spark took to start, how long each job took, and memory.
 
-    python -m benchmarks.spark_job JOB DIRECTORY
+    python -m benchmarks.spark_job
+
+reads lines of a job and a directory, and answers each with a line of JSON.
 
 The JVM has 1 GB. Each Python worker may take 1 GB of addresses, which the system enforces. Memory is what the workers
 held for themselves at their peak (RssAnon), the largest of them.
@@ -97,17 +99,20 @@ def _anonymous_bytes(process: int) -> int:
         return 0
 
 
-def main(job: str, directory: str) -> None:
+def main() -> None:
     begin = time.perf_counter()
     spark = session("local[2]", **MEMORY)
     list(SparkWorkers(spark).map(abs, [1, 2]))
-    started = time.perf_counter()
-    peak = Peak()
-    JOBS[job](spark, directory)
-    seconds = time.perf_counter() - started
-    print(json.dumps({"start": started - begin, "seconds": seconds, "peak": peak.stop()}))
+    start = time.perf_counter() - begin
+    for line in sys.stdin:
+        job, _, directory = line.rstrip("\n").partition(" ")
+        peak = Peak()
+        begin = time.perf_counter()
+        JOBS[job](spark, directory)
+        seconds = time.perf_counter() - begin
+        print(json.dumps({"start": start, "seconds": seconds, "peak": peak.stop()}), flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main()

@@ -65,6 +65,14 @@ ROWS = [
         for job in ("open", "compact")
         for against in ("", ", against the original")
     ),
+    *(
+        f"Spark {job}, 50,000 entries, {keys}{against}"
+        for keys in ("all keys distinct", "5,000 keys")
+        for job in ("compact", "state")
+        for against in ("", ", against this process")
+    ),
+    "Spark scan of entries",
+    "Spark compact, twice the data",
 ]
 
 
