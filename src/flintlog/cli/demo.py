@@ -1,8 +1,9 @@
-"""`demo`: writes sample queues to `.demo` and walks through them with the commands an operator would type."""
+"""`demo`: sample logs in `.demo`: a walk with the commands an operator would type, or the main job on Spark."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import posixpath
 import shlex
 import sys
@@ -44,22 +45,28 @@ _UPKEEP: Walk = (
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--spark", action="store_true", help="show the log in Spark too (needs flintlog[spark] and Java)"
+        "--spark",
+        action="store_true",
+        help="the main job instead: logs of all dialects, killed, recovered and compacted on Spark, with a report and"
+        " a picture (needs flintlog[spark] and Java)",
     )
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
     log = _free_place(disk)
+    if arguments.spark:
+        from flintlog.demo.walk import told, walk
+
+        report = walk(log, lambda text: _say(text))
+        print(json.dumps(report.json()) if arguments.json else told(report))
+        return EXIT_OK
     _say(f"Two queues, {_ORDERS + 2} records, written to {log}")
     _write_queues(log)
     _walk(_FIRST_LOOK, log, as_json=arguments.json)
     _say("A crash tears a record that nobody was told about")
     _tear(disk, log)
     _walk(_AFTER_THE_CRASH, log, as_json=arguments.json)
-    if arguments.spark:
-        _say("The same log as DataFrames, in Spark")
-        _show_in_spark(log)
     _say("Upkeep: the state in a snapshot")
     _walk(_UPKEEP, log, as_json=arguments.json)
     _say(f"Everything is in {log}; look around")
@@ -102,25 +109,6 @@ def _tear(disk: Disk, log: str) -> None:
         file.sync()
 
 
-_SPARK_LINES = """\
-spark.read.format("flintlog").load({log!r}).groupBy("stream", "operation").count().orderBy("stream", "operation").show()
-spark.read.format("flintlog").option("view", "state").load({log!r}).drop("source").show(5, truncate=False)
-"""
-
-
-def _show_in_spark(log: str) -> None:
-    """Type the lines of a data engineer's first look."""
-    from flintlog.pipeline.session import session
-
-    spark = session()
-    try:
-        for line in _SPARK_LINES.format(log=log).splitlines():
-            print(f"\n>>> {line}", flush=True)
-            exec(line, {"spark": spark})
-    finally:
-        spark.stop()
-
-
 def _walk(walk: Walk, log: str, *, as_json: bool) -> None:
     from flintlog.cli.main import main  # which knows this verb in turn
 
@@ -142,10 +130,12 @@ def _say(text: str) -> None:
 
 DEMO = Verb(
     name="demo",
-    summary="write sample queues to .demo and walk through them",
+    summary="write sample logs to .demo and walk through them",
     description=(
         "Writes sample queues to a new directory below .demo, shows them with the other verbs, tears a "
-        "record as a crash does, repairs it and takes a snapshot. Prints each command in front of its output."
+        "record as a crash does, repairs it and takes a snapshot. Prints each command in front of its output. "
+        "With --spark: writes logs of all four dialects, kills their writers, exports, verifies, recovers and "
+        "compacts them on Spark in local[*], damages and repairs a copy, and ends with a report and a picture."
     ),
     examples=("flintlog demo", "flintlog demo --spark"),
     add_options=_add_options,
