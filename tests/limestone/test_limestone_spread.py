@@ -195,10 +195,10 @@ class Failing(Threads):
         made = super().exchange(*arguments)
         plain = made.map
 
-        def map_(function):
+        def map_(function, buckets=None):
             if getattr(function, "func", None) is writing.write:
                 raise RuntimeError("the cluster is gone")
-            return plain(function)
+            return plain(function, buckets)
 
         made.map = map_
         return made

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -31,8 +31,10 @@ THREADS_MAX = 8
 class Exchange(Protocol):
     """What `Workers.exchange` made of each bucket. It stays where it was made until the block ends."""
 
-    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
-        """What a function gives for each bucket that holds anything."""
+    def map(
+        self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
+    ) -> dict[int, R]:
+        """What a function gives for each bucket that holds anything, or for those of them that are named."""
 
     def frame(
         self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
@@ -96,8 +98,10 @@ class _Held:
         self._workers = workers
         self._buckets = buckets
 
-    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
-        names = list(self._buckets)
+    def map(
+        self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
+    ) -> dict[int, R]:
+        names = [name for name in self._buckets if buckets is None or name in buckets]
         done = self._workers.map(lambda name: function(name, iter(self._buckets[name])), names)
         return dict(zip(names, done, strict=True))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -105,13 +105,19 @@ class SparkExchange:
         self._made = made
         self._kept: DataFrame | None = None
 
-    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
+    def map(
+        self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
+    ) -> dict[int, R]:
         from pyspark import StorageLevel
+        from pyspark.sql import functions
 
         with self._workers._settings():
             if self._kept is None:
                 self._kept = self._made.persist(StorageLevel.MEMORY_AND_DISK)
-            found = self._kept.mapInArrow(_calling_on_bucket(function), _COLUMNS).toArrow()
+            some = self._kept
+            if buckets is not None:
+                some = some.where(functions.col("number").isin([*buckets, _FAILED]))
+            found = some.mapInArrow(_calling_on_bucket(function), _COLUMNS).toArrow()
         return _answers(found)
 
     def frame(

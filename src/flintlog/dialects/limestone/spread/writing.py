@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,37 +37,13 @@ def total_of(bucket: int, pieces: Iterator[bytes]) -> int:
     return int(lengths(pieces).sum())
 
 
-@dataclass(frozen=True, slots=True)
-class Cuts:
-    """To which files the records of a bucket belong: the first and the last one, and where others begin between."""
-
-    begin: int
-    first: int
-    last: int
-    inner: tuple[int, ...]
-
-
-def cuts_of(file_bytes: int, befores: dict[int, int], bucket: int, pieces: Iterator[bytes]) -> Cuts:
-    """Where in the bytes of all records files begin in this bucket."""
-    length = lengths(pieces)
-    if not len(length):
-        return Cuts(0, 0, 0, ())
-    starts = np.cumsum(length) - length + befores[bucket]
-    number = starts // file_bytes
-    inner = starts[1:][np.diff(number) != 0]
-    return Cuts(int(starts[0]), int(number[0]), int(number[-1]), tuple(inner.tolist()))
-
-
-def _begins(cuts: Sequence[Cuts]) -> list[int]:
-    """Where each file begins in the bytes of all records; `cuts` in the order of the buckets."""
-    begins: list[int] = []
-    last = -1
-    for cut in cuts:
-        if cut.first != last:
-            begins.append(cut.begin)
-        begins += cut.inner
-        last = cut.last
-    return begins
+def begins_of(file_bytes: int, befores: dict[int, int], bucket: int, pieces: Iterator[bytes]) -> list[int]:
+    """For each multiple of `file_bytes` in a bucket: where the first record at or behind it begins, or the end."""
+    ends = np.cumsum(lengths(pieces)) + befores[bucket]
+    starts = np.concatenate([[befores[bucket]], ends])
+    first = -(-befores[bucket] // file_bytes) * file_bytes
+    multiples = np.arange(first, int(ends[-1]), file_bytes)
+    return [int(start) for start in starts[np.searchsorted(starts, multiples)]]
 
 
 def write(job: Job, target: Target, befores: dict[int, int], bucket: int, pieces: Iterator[bytes]) -> int:
@@ -119,8 +95,13 @@ def write_files(
                 before += totals[bucket]
             begins = [0]
             if file_bytes is not None and before > file_bytes:
-                cuts = exchange.map(functools.partial(cuts_of, file_bytes, befores))
-                begins = _begins([cuts[bucket] for bucket in sorted(cuts) if totals[bucket]])
+                cut = [
+                    bucket
+                    for bucket, begin in befores.items()
+                    if -(-begin // file_bytes) * file_bytes < begin + totals[bucket]
+                ]
+                found = exchange.map(functools.partial(begins_of, file_bytes, befores), cut)
+                begins = sorted({begin for some in found.values() for begin in some if begin < before})
             for number in range(len(begins)):
                 paths.append(f"{path_of(number)}.{token}")
                 with disk.create_scratch(paths[-1]) as file:
