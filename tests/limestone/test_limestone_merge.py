@@ -14,7 +14,7 @@ from flintlog.columns.compile import Kernel
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import merge, passes, scan
 from flintlog.dialects.limestone.layout import Entry
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Merge, Source, Sources, by_bytes, numeric
+from flintlog.dialects.limestone.merge import BASE, REMOVE, Columns, Merge, Source, Sources, by_bytes, numeric
 from flintlog.dialects.limestone.passes import CANDIDATE_SIZE, Passes
 
 STORAGES = st.sampled_from([0, 1, 2, 256, 2**32, 2**64 - 1])
@@ -35,17 +35,18 @@ def merged(files: list[list[Entry]], bases: int = 0, order=numeric, memory=1 << 
         start += len(data)
     machine = Merge(Sources(sources), 2, order)
 
-    def stream(which):
+    def stream(merging, which):
         source = sources[which]
         for entries in scan.read_entries(source.buffer, scan.walk(source.buffer).snippets, chunk=chunk):
             flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
             flags |= np.uint8(BASE if which < bases else 0)
-            yield merge.candidates(
-                machine.groups, source, entries.storage, entries.offset, entries.length, entries.key,
-                entries.key_length, entries.prefix, entries.major, entries.minor, flags,
+            columns = Columns(
+                entries.storage, entries.offset, entries.length, entries.key, entries.key_length,
+                entries.prefix, entries.major, entries.minor, flags,
             )  # fmt: skip
+            yield merging.candidates(source, columns)
 
-    run = Passes(machine, lambda: [stream(which) for which in range(len(sources))], memory)
+    run = Passes(machine, lambda merging: [stream(merging, which) for which in range(len(sources))], memory)
     rows = []
     for part in run:
         for address in part.address.tolist():
@@ -113,6 +114,10 @@ SHAPES = {
     "eight bytes": lambda random_: random_.randrange(2000).to_bytes(8, "big"),
     "one beginning": lambda random_: b"/table/rows/" + str(random_.randrange(3000)).encode(),
     "two beginnings": lambda random_: random_.choice([b"A" * 20, b"B" * 20]) + random_.randbytes(3),
+    "one window": lambda random_: (
+        b"a" if random_.random() < 0.01 else b"tenant 17/order/" + str(random_.randrange(3000)).encode()
+    ),
+    "one window, deep": lambda random_: random_.choice([b"a", b"tenant"]) + b"=" * 30 + random_.randbytes(2),
     "zeros": lambda random_: bytes(random_.randrange(40)),
     "long and equal for long": lambda random_: (
         b"x" * 200 + random_.randbytes(random_.randrange(2)) + b"y" * 20
@@ -131,8 +136,28 @@ def test_many_keys_of_every_shape(shape, memory, monkeypatch):
     assert rows == model(files)
     if memory == 1 << 30:
         assert count == 1
-    elif shape == "eight bytes":
+    elif shape in ("eight bytes", "one window"):
         assert count > 1  # more keys than fit
+
+
+@pytest.mark.parametrize("shape", ["eight bytes", "one beginning", "one window", "one window, deep"])
+def test_the_memory_is_not_outgrown(shape, monkeypatch):
+    """Also where keys are equal for longer than a window: those are told apart further on."""
+    monkeypatch.setattr(passes, "_BUCKET_CANDIDATES", 64)
+    most = 0
+    plain = passes.Heap.add
+
+    def add(heap, part):
+        nonlocal most
+        plain(heap, part)
+        most = max(most, len(heap))
+
+    monkeypatch.setattr(passes.Heap, "add", add)
+    random_ = random.Random(7)
+    files = [random_entries(random_, 5000, lambda: SHAPES[shape](random_)) for _ in range(2)]
+    rows, _ = merged(files, memory=500 * CANDIDATE_SIZE, chunk=100)
+    assert rows == model(files)
+    assert most <= 1000 + 200  # what is left after a cut may grow to twice as much, and two files are read at a time
 
 
 def test_a_log_of_updates_needs_no_second_pass():
@@ -150,7 +175,7 @@ def test_a_source_that_fails_fails_the_merge():
         yield
 
     with pytest.raises(OSError, match="gone"):
-        list(Passes(machine, lambda: [broken()]))
+        list(Passes(machine, lambda merging: [broken()]))
 
 
 def test_nothing_gives_nothing():

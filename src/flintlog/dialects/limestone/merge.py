@@ -41,6 +41,8 @@ _WINDOWS_DEPTH_MAX = 64  # a few keys that are equal so far are compared as a wh
 _WHOLE_KEYS_MAX = 1000
 _COMPARE_CHUNK = 1 << 16
 _CLASSES = 3  # before, with and behind the common beginning
+_WITH = 1
+_WINDOW_MAX = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class Groups:
     @staticmethod
     def usual(slot: int) -> int:
         """The group of the keys that begin like most of their storage."""
-        return _CLASSES * slot + 1
+        return _CLASSES * slot + _WITH
 
     def slots(self, buffer: memoryview, storage: Words, key: Ints, length: Ints) -> NDArray[np.uint32]:
         """The slot of each entry's storage; a storage that was not seen before gets one."""
@@ -229,6 +231,17 @@ class Groups:
     def bound(self, group: int, edge: int) -> Bound:
         """The bound at a window of a group."""
         return self._order(self.storages[group // _CLASSES]), group % _CLASSES, edge
+
+    def bound_behind(self, group: int, edge: int) -> Bound:
+        """The bound behind a window of a group."""
+        place, class_, _ = self.bound(group, edge)
+        return (place, class_, edge + 1) if edge < _WINDOW_MAX else (place, class_ + 1, 0)
+
+    def deeper(self, group: int, edge: int) -> Groups:
+        """The keys of a group that have this window, by what follows it."""
+        slot, class_ = divmod(group, _CLASSES)
+        beginning = self.beginnings[slot] if class_ == _WITH else b""
+        return Groups.of([self.storages[slot]], [beginning + edge.to_bytes(_WINDOW, "big")], self._order)
 
     def below(self, part: Candidates, bound: Bound) -> Flags:
         """Which candidates stand before a bound."""
@@ -287,21 +300,28 @@ def _classify(
         out[index] = window(buffer, at, end)
 
 
-def candidates(
-    groups: Groups,
-    source: Source,
-    storage: Words,
-    offset: Ints,
-    length: Ints,
-    key: Ints,
-    key_length: Ints,
-    prefix: Words,
-    major: Words,
-    minor: Words,
-    flags: NDArray[np.uint8],
-) -> Candidates:
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Entries of keys as they stand in one file."""
+
+    storage: Words
+    offset: Ints
+    length: Ints
+    key: Ints
+    key_length: Ints
+    prefix: Words  # the first eight bytes of the key
+    major: Words
+    minor: Words
+    flags: NDArray[np.uint8]
+
+    def __getitem__(self, which: Any) -> Columns:
+        return Columns(*(getattr(self, name)[which] for name in Columns.__dataclass_fields__))
+
+
+def candidates(groups: Groups, source: Source, columns: Columns) -> Candidates:
     """Candidates from the columns of one file."""
-    slot = groups.slots(source.buffer, storage, key, key_length)
+    key, key_length, prefix = columns.key, columns.key_length, columns.prefix
+    slot = groups.slots(source.buffer, columns.storage, key, key_length)
     group = slot * np.uint32(_CLASSES) + np.uint32(1)
     skip = np.array([len(beginning) for beginning in groups.beginnings], np.int64)
     if skip.any():
@@ -315,12 +335,12 @@ def candidates(
         group,
         prefix,
         key_length.astype(np.uint32),
-        major,
-        minor,
-        offset.astype(np.uint64) + np.uint64(source.start),
-        np.minimum(length, LENGTH_MAX).astype(np.uint32),
-        (key - offset).astype(np.uint8),
-        flags,
+        columns.major,
+        columns.minor,
+        columns.offset.astype(np.uint64) + np.uint64(source.start),
+        np.minimum(columns.length, LENGTH_MAX).astype(np.uint32),
+        (key - columns.offset).astype(np.uint8),
+        columns.flags,
     )
 
 
@@ -418,6 +438,14 @@ class Merge:
         self.groups = groups or Groups(order)
         self.workers = workers or min(WORKERS_MAX, os.cpu_count() or 1)
 
+    def candidates(self, source: Source, columns: Columns) -> Candidates:
+        """Candidates from the columns of one file."""
+        return candidates(self.groups, source, columns)
+
+    def deeper(self, group: int, edge: int) -> Merge | None:
+        """A merge of the keys that have this window, by what follows it; None where nothing but their ends does."""
+        return Deeper(self, group, edge)
+
     def winners(self, part: Candidates, ranks: NDArray[np.uint32], depths: Ints) -> Candidates:
         """The newest candidate of each key, in key order."""
         order = _sorted_order(part.window)
@@ -499,6 +527,29 @@ class Merge:
             places[run] = ordered
             for at in range(1, len(ordered)):
                 first[run[at]] = compare(ordered[at - 1], ordered[at]) != 0
+
+
+class Deeper(Merge):
+    """The keys of another merge that share a window, which are too many. What follows the window tells them apart; of
+    those that end before its end, which look alike when they are filled with zeros, there are few."""
+
+    def __init__(self, outer: Merge, group: int, edge: int) -> None:
+        super().__init__(outer.sources, outer.workers, groups=outer.groups.deeper(group, edge))
+        self._outer = outer
+        self._group = group
+        self._edge = edge
+
+    def candidates(self, source: Source, columns: Columns) -> Candidates:
+        return candidates(self.groups, source, self._within(source, columns))
+
+    def _within(self, source: Source, columns: Columns) -> Columns:
+        if isinstance(self._outer, Deeper):
+            columns = self._outer._within(source, columns)
+        part = candidates(self._outer.groups, source, columns)
+        return columns[(part.group == self._group) & (part.window == np.uint64(self._edge))]
+
+    def deeper(self, group: int, edge: int) -> Merge | None:
+        return Deeper(self, group, edge) if group % _CLASSES == _WITH else None
 
 
 @kernel

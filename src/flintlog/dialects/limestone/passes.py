@@ -3,6 +3,7 @@
 All candidates are collected, cut into buckets at sampled windows, and each bucket is merged in the processor's cache,
 several at a time. When the candidates outgrow the memory, those that a newer one beats are dropped. If that is not
 enough, the upper part of the key range is put off, and the files are read again for it once the lower part is done.
+Where more keys than fit have one window, they are merged on their own by what follows it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +31,7 @@ _SHARE_CANDIDATES = 1 << 16  # that are looked at for it
 _FILL_MAX = 0.75  # of the memory that may be in use after it
 
 T = TypeVar("T")
-Streams = Callable[[], Sequence[Iterator[Candidates]]]
+Streams = Callable[[Merge], Sequence[Iterator[Candidates]]]  # the candidates that a merge makes of each file
 Ints = NDArray[np.int64]
 
 
@@ -97,12 +98,22 @@ class Heap:
             assert len(self._slabs) <= at + 1  # never further than what was read
 
 
+@dataclass(frozen=True, slots=True)
+class Heavy:
+    """A window that too many keys share, and the merge that tells them apart."""
+
+    merge: Merge
+    group: int
+    window: int
+
+
 class Passes:
     """Reads streams of candidates as often as it takes, and gives the winners of all in key order."""
 
     def __init__(self, merge: Merge, streams: Streams, memory_bytes: int = MEMORY_BYTES) -> None:
         self._merge = merge
         self._streams = streams
+        self._memory_bytes = memory_bytes
         self._limit = max(memory_bytes // CANDIDATE_SIZE, 1)
         self.count = 0  # passes over the files so far
 
@@ -115,16 +126,30 @@ class Passes:
         with ThreadPoolExecutor(self._merge.workers) as pool:
             while True:
                 self.count += 1
-                heap, high = self._collected(pool, low)
+                heap, high, heavy = self._collected(pool, low)
                 yield from self._merged(pool, heap.parts, function)
                 del heap  # before the next one grows
+                if heavy is not None:
+                    yield from self._within(heavy, function)
+                    high = self._merge.groups.bound_behind(heavy.group, heavy.window)
                 if high is None:
                     return
                 low = high
 
-    def _collected(self, pool: ThreadPoolExecutor, low: Bound | None) -> tuple[Heap, Bound | None]:
-        """The candidates from `low` on, up to the bound that the memory sets."""
-        waiting = deque(self._streams())
+    def _within(self, heavy: Heavy, function: Callable[[Candidates], T]) -> Iterator[T]:
+        """The winners among keys that share a window, as those of this merge."""
+        inner = Passes(heavy.merge, self._streams, self._memory_bytes)
+        yield from inner.mapped(
+            lambda winners: function(replace(winners, group=np.full_like(winners.group, heavy.group)))
+        )
+        self.count += inner.count
+
+    def _collected(
+        self, pool: ThreadPoolExecutor, low: Bound | None
+    ) -> tuple[Heap, Bound | None, Heavy | None]:
+        """The candidates from `low` on, up to the bound that the memory sets; or none, because those of the first
+        window are too many."""
+        waiting = deque(self._streams(self._merge))
         running: dict[Future[Candidates | None], Iterator[Candidates]] = {}
         heap = Heap()
         high: Bound | None = None
@@ -140,9 +165,12 @@ class Passes:
                     waiting.appendleft(stream)
                     heap.add(self._between(part, low, high))
             if len(heap) > limit:
-                heap, high = self._shrunk(pool, heap, high)
+                heap, high, heavy = self._shrunk(pool, heap, low, high)
+                if heavy is not None:
+                    wait(running)
+                    return Heap(), None, heavy
                 limit = max(self._limit, 2 * len(heap))
-        return heap, high
+        return heap, high, None
 
     def _between(self, part: Candidates, low: Bound | None, high: Bound | None) -> Candidates:
         keep = np.ones(len(part), bool)
@@ -152,7 +180,9 @@ class Passes:
             keep &= self._merge.groups.below(part, high)
         return part if keep.all() else part[keep]
 
-    def _shrunk(self, pool: ThreadPoolExecutor, heap: Heap, high: Bound | None) -> tuple[Heap, Bound | None]:
+    def _shrunk(
+        self, pool: ThreadPoolExecutor, heap: Heap, low: Bound | None, high: Bound | None
+    ) -> tuple[Heap, Bound | None, Heavy | None]:
         """Drop what is beaten, or the upper part of the key range."""
         buckets = self._buckets(pool, heap.parts)
         if self._winning_share(buckets) <= _SHARE_MAX:
@@ -161,14 +191,20 @@ class Passes:
                 newest.add(winners)
             heap = newest
             if len(heap) <= _FILL_MAX * self._limit:
-                return heap, high
+                return heap, high, None
             buckets = self._buckets(pool, heap.parts)
         bound = self._middle(buckets)
-        if bound is None:
-            return heap, high  # one window for all: it cannot be cut
+        if bound is None:  # most of them share the first window
+            if not len(buckets.pivots[0]):
+                return heap, high, None
+            group, window = self._pivot(buckets, -1)
+            bound = self._merge.groups.bound(group, window)
+            if bound == low:  # nothing stands before them
+                inner = self._merge.deeper(group, window)
+                return heap, high, None if inner is None else Heavy(inner, group, window)
         del buckets
         heap.keep(lambda part: self._merge.groups.below(part, bound))
-        return heap, bound
+        return heap, bound, None
 
     def _winning_share(self, buckets: Buckets) -> float:
         """About how many of the candidates win."""
@@ -188,9 +224,12 @@ class Passes:
         if not len(usable):
             return None
         at = int(usable[np.argmin(np.abs(below[usable] - below.max() // 2))])
+        return self._merge.groups.bound(*self._pivot(buckets, at))
+
+    def _pivot(self, buckets: Buckets, at: int) -> tuple[int, int]:
+        """The group and the window of a pivot."""
         rank, window = int(buckets.pivots[0][at]), int(buckets.pivots[1][at])
-        group = int(np.flatnonzero(buckets.ranks == rank)[0])
-        return self._merge.groups.bound(group, window)
+        return int(np.flatnonzero(buckets.ranks == rank)[0]), window
 
     def _winners(self, buckets: Buckets, bucket: int) -> Candidates:
         return self._merge.winners(buckets.take(bucket), buckets.ranks, buckets.depths)

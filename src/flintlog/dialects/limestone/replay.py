@@ -22,11 +22,11 @@ from flintlog.dialects.limestone.merge import (
     LENGTH_MAX,
     REMOVE,
     Candidates,
+    Columns,
     Groups,
     Merge,
     Source,
     Sources,
-    candidates,
     numeric,
 )
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
@@ -112,10 +112,10 @@ class State:
             lengths_of(self._merge.sources, live),
         )
 
-    def _streams(self) -> list[Iterator[Candidates]]:
-        return [self._stream(which) for which in range(len(self._readings))]
+    def _streams(self, merge: Merge) -> list[Iterator[Candidates]]:
+        return [self._stream(merge, which) for which in range(len(self._readings))]
 
-    def _stream(self, which: int) -> Iterator[Candidates]:
+    def _stream(self, merge: Merge, which: int) -> Iterator[Candidates]:
         """The candidates of one file."""
         reading, source = self._readings[which], self._merge.sources[which]
         seen = 0
@@ -126,7 +126,7 @@ class State:
                 self._cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
                 entries = entries[of_keys]
             if len(entries):
-                yield candidates_of(self._merge.groups, source, entries, base=reading.base)
+                yield merge.candidates(source, columns_of(entries, base=reading.base))
         if seen != int(reading.snippets.entries.sum()):
             raise RefusedError(
                 "this file was changed while it was read",
@@ -197,14 +197,12 @@ def lengths_of(sources: Sources, part: Candidates) -> Ints:
     return length
 
 
-def candidates_of(groups: Groups, source: Source, entries: Entries, *, base: bool) -> Candidates:
-    """Entries of keys, read from one source, as candidates."""
+def columns_of(entries: Entries, *, base: bool) -> Columns:
+    """Entries of keys as a merge takes them."""
     flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
     if base:
         flags |= np.uint8(BASE)
-    return candidates(
-        groups,
-        source,
+    return Columns(
         entries.storage,
         entries.offset,
         entries.length,

@@ -23,7 +23,7 @@ from flintlog.dialects.limestone.merge import (
     Words,
 )
 from flintlog.dialects.limestone.passes import sort_in
-from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, candidates_of, lengths_of
+from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, lengths_of
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.dialects.limestone.spread.looking import Place, shifted
 from flintlog.errors import RefusedError
@@ -119,11 +119,12 @@ def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
     seen = 0
     with file.open() as opened:
         view = file.window(opened, reading.start, reading.end)
+    merge = Merge(Sources([Source(view, start)]), 1, groups=groups)
     for entries in scan.read_entries(view, snippets):
         seen += len(entries)
         keyed = entries[OF_KEYS[entries.type]]
         if len(keyed):
-            parts.append(candidates_of(groups, Source(view, start), keyed, base=reading.base))
+            parts.append(merge.candidates(Source(view, start), columns_of(keyed, base=reading.base)))
     if seen != int(snippets.entries.sum()):
         raise RefusedError(
             "this file was changed while it was read",
@@ -135,7 +136,6 @@ def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
     part = Candidates.join(parts)
     ranks, depths = groups.ranks(), groups.depths()
     order, edges = sort_in(part, ranks, job.pivots)
-    merge = Merge(Sources([Source(view, start)]), 1, groups=groups)
     deduplicate = True
     for bucket in range(len(edges) - 1):
         mine = part[order[edges[bucket] : edges[bucket + 1]].astype(np.int64)]
