@@ -19,14 +19,16 @@ invalid, then a second catalog leaves it out. A crash in between is finished by 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
 
+from flintlog.columns.gather import Ints
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Catalog, Edition
 from flintlog.dialects.limestone.merge import by_bytes, numeric
@@ -35,7 +37,7 @@ from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.store.healing import mark_covered, publish_catalog
 from flintlog.dialects.limestone.store.sorted_file import sorted_records
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.disk import Buffer, Disk, File, write_all
+from flintlog.disk import Buffer, Disk, write_all
 
 _NO_END = 1 << 62
 COMPACTED_BYTES = 1 << 30  # of one file of the designed edition
@@ -191,35 +193,31 @@ def write_files(
 ) -> list[str]:
     """Write the state to sorted files in this process."""
     paths: list[str] = []
-    before = 0  # bytes of records so far
-    last = 0  # number of the file that is written
-    file, at = _begin(disk, path_of, head, paths)
-    try:
-        for data, starts in sorted_records(state, zero_versions=zero_versions):
-            view = memoryview(data)
-            numbers = (before + starts[:-1]) // (file_bytes or _NO_END)
-            edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-            for begin, end in pairwise(edges):
-                if numbers[begin] != last:
-                    file.sync()
-                    file.close()
-                    file, at = _begin(disk, path_of, head, paths)
-                    last = int(numbers[begin])
-                some = view[int(starts[begin]) : int(starts[end])]
-                file.pwrite(some, at)
-                at += len(some)
-            before += len(data)
-        file.sync()
-    finally:
-        file.close()
+    for chunks in _in_files(sorted_records(state, zero_versions=zero_versions), file_bytes or _NO_END):
+        paths.append(path_of(len(paths)))
+        _write_synced(disk, paths[-1], chain([head], chunks))
     return paths
 
 
-def _begin(disk: Disk, path_of: Callable[[int], str], head: bytes, paths: list[str]) -> tuple[File, int]:
-    paths.append(path_of(len(paths)))
-    file = disk.create_scratch(paths[-1])
-    file.pwrite(head, 0)
-    return file, len(head)
+def _in_files(records: Iterator[tuple[bytearray, Ints]], file_bytes: int) -> Iterator[Iterator[Buffer]]:
+    """The bytes of records by the file that they belong to; at least one file. Each must be read to its end."""
+    before = 0  # bytes of records so far
+
+    def pieces() -> Iterator[tuple[int, Buffer]]:
+        nonlocal before
+        for data, starts in records:
+            numbers = (before + starts[:-1]) // file_bytes
+            edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+            for begin, end in pairwise(edges):
+                yield int(numbers[begin]), memoryview(data)[int(starts[begin]) : int(starts[end])]
+            before += len(data)
+
+    empty = True
+    for _, group in groupby(pieces(), key=itemgetter(0)):
+        empty = False
+        yield (piece for _, piece in group)
+    if empty:
+        yield iter(())
 
 
 def _write_synced(disk: Disk, path: str, chunks: Iterable[Buffer]) -> None:
