@@ -29,6 +29,7 @@ from flintlog.dialects.limestone.spread import (
 )
 from flintlog.dialects.limestone.store import Datastore, compaction
 from flintlog.dialects.limestone.survey import survey
+from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
 
@@ -162,6 +163,22 @@ def test_a_compaction_by_workers_leaves_the_same_directory(tmp_path, edition):
             }
         )
     assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("as_of", [None, 2])
+def test_a_snapshot_by_workers_has_the_same_bytes(tmp_path, as_of):
+    logs = [
+        [(epoch, [lay.put(9 - epoch, b"k%d" % at, b"v" * at, (epoch, at)) for at in range(9)])]
+        for epoch in (1, 2, 3)
+    ]
+    path = directory(tmp_path, logs)
+    written = []
+    for workers in (None, Threads(2)):
+        said = plan_snapshot(Disk(), path, as_of, workers).apply()
+        assert said == f"data/snapshot at epoch {as_of or 3}"
+        written.append((tmp_path / "data" / "snapshot").read_bytes())
+    assert written[0] == written[1]
+    assert [item.name for item in (tmp_path / "data").iterdir()] == ["snapshot"]
 
 
 def test_damage_is_refused_with_its_place(tmp_path):

@@ -108,7 +108,7 @@ class Limestone:
             raise UsageError(
                 "the state of a limestone log follows from its entries", advice="Leave --data out"
             )
-        return plan_snapshot(disk, path, parse_epoch(as_of))
+        return plan_snapshot(disk, path, parse_epoch(as_of), workers)
 
     def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.limestone.upkeep.compact import plan_compact

@@ -277,6 +277,8 @@ def pivots_of(
     window = np.concatenate([part.window[::step] for part in parts])
     rank = np.concatenate([ranks[part.group[::step]] for part in parts])
     order = np.lexsort((window, rank))
+    if not len(order):
+        return rank, window
     places = np.linspace(0, len(order), buckets + 1).astype(np.int64)[1:-1]
     window, rank = window[order[places]], rank[order[places]]
     new = np.ones(len(places), bool)

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from flintlog.core.plan import Plan, Step
+from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.merge import by_bytes, numeric
-from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.replay import State, epoch_of
+from flintlog.dialects.limestone.spread import Looking, Spread, walker, write_files
+from flintlog.dialects.limestone.store.compaction import order_of
 from flintlog.dialects.limestone.store.snapshot import write_snapshot
 from flintlog.dialects.limestone.survey import survey
 from flintlog.disk import Disk, take_lock
 
 
-def plan_snapshot(disk: Disk, path: str, as_of: int | None) -> Plan:
+def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | None = None) -> Plan:
     """The state at the durable epoch, or at an earlier one, as a sorted file. The next opening writes it anew."""
-    found = survey(disk, path)
-    order = numeric if found.edition == "designed" else by_bytes
-    epoch = State(found, as_of, order=order).epoch  # refuses damage, and an epoch that is no longer there
+    found = survey(disk, path, walker=None if workers is None else walker(workers))
+    found.refuse_damage()
+    epoch = epoch_of(found, as_of)
     step = Step("write", lay.SNAPSHOT_FILE, f"the state at epoch {epoch}, sorted by storage and key")
 
     def apply() -> str:
         lock = take_lock(disk, path, "read", path)
         try:
-            written = write_snapshot(disk, path, State(survey(disk, path), as_of, order=order), order)
+            order = order_of(found.edition)
+            if workers is None:
+                write_snapshot(disk, path, State(survey(disk, path), as_of, order=order), order)
+            else:
+                looking = Looking(workers, disk, path)
+                _write(Spread(workers, looking, epoch_of(looking.survey, as_of), order=order), path)
         finally:
             lock.close()
-        return f"{lay.SNAPSHOT_FILE} at epoch {epoch}, {len(written)} keys"
+        return f"{lay.SNAPSHOT_FILE} at epoch {epoch}"
 
     return Plan("snapshot", "limestone", path, (step,), apply, facts={"epoch": epoch})
+
+
+def _write(spread: Spread, path: str) -> None:
+    """Have the workers write the file, and put it in its place."""
+    target = posixpath.join(path, lay.SNAPSHOT_FILE)
+    spread.disk.make_passing_directory(posixpath.dirname(target))
+    [scratch] = write_files(
+        spread,
+        lambda number: target + lay.COMPACTED_SCRATCH,
+        lay.encode_begin(0),
+        file_bytes=None,
+        zero_versions=False,
+    )
+    spread.disk.rename(scratch, target)
