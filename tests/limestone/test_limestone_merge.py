@@ -140,7 +140,7 @@ def test_many_keys_of_every_shape(shape, memory, monkeypatch):
         assert count > 1  # more keys than fit
 
 
-@pytest.mark.parametrize("shape", ["eight bytes", "one beginning", "one window", "one window, deep"])
+@pytest.mark.parametrize("shape", ["eight bytes", "one window", "one window, deep"])
 def test_the_memory_is_not_outgrown(shape, monkeypatch):
     """Also where keys are equal for longer than a window: those are told apart further on."""
     monkeypatch.setattr(passes, "_BUCKET_CANDIDATES", 64)
