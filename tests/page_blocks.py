@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SHOWN_HOME = "/srv/app"  # where the pages say that the reader stands
@@ -62,3 +63,23 @@ def play(command: str, home: Path) -> str:
 def timeless(text: str) -> str:
     """The text with every moment replaced by the same one."""
     return _MOMENT.sub("00000000T000000Z", text)
+
+
+def play_page(page: Path, home: Path, capsys: Any, skip: str = "\0") -> int:
+    """Play all blocks of a page in their order, in `home`, which is the working directory; returns how many.
+
+    Python must print the text block behind it, a command what stands below it. Blocks with `skip` in them are left out.
+    """
+    played = 0
+    for block in blocks(page):
+        if skip in block.text:
+            continue
+        if block.language == "python":
+            exec(compile(block.text, page.name, "exec"), {})
+            assert capsys.readouterr().out == (block.output or "")
+            played += 1
+        elif block.language == "console":
+            for command, output in commands(block.text):
+                assert timeless(play(command, home)) == timeless(output), command
+                played += 1
+    return played

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.page_blocks import ROOT, blocks, commands, play, timeless
+from tests.page_blocks import ROOT, play_page
 
 PAGE = ROOT / "README.md"
 
@@ -13,19 +13,8 @@ def test_the_examples_and_the_session_print_what_the_page_shows(tmp_path, monkey
     home = tmp_path / "app"
     home.mkdir()
     monkeypatch.chdir(home)
-    played = 0
-    for block in blocks(PAGE):
-        if "spark" in block.text:
-            continue  # played by tests/pipeline/test_readme_spark.py
-        if block.language == "python":
-            exec(compile(block.text, "README.md", "exec"), {})
-            assert capsys.readouterr().out == block.output
-            played += 1
-        elif block.language == "console":
-            for command, output in commands(block.text):
-                assert timeless(play(command, home)) == timeless(output), command
-                played += 1
-    assert played >= 5
+    # What needs Spark is played by tests/pipeline/test_readme_spark.py.
+    assert play_page(PAGE, home, capsys, skip="spark") >= 5
 
 
 def test_every_target_that_the_page_names_is_in_the_makefile():
