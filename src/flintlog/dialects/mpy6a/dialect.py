@@ -36,7 +36,7 @@ class Mpy6a:
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.mpy6a.upkeep import verify
 
-        return verify.verify(disk, path, progress)
+        return verify.verify(disk, path, progress, workers)
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.mpy6a.tables import ENTRY_SCHEMA
