@@ -8,6 +8,7 @@ from typing import Any
 from tests.crash.limestone_store import NOW, ROOT, opened, rows_of
 
 from flintlog.core.dialect import no_progress
+from flintlog.core.workers import Threads
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.upkeep.compact import plan_compact
@@ -31,6 +32,15 @@ def written(disk: Disk, history: History[Any]) -> None:
             store.switch_epoch()
 
 
+def written_as_shipped(disk: Disk, history: History[Any]) -> None:
+    """All in one session."""
+    with opened(disk, edition="shipped") as store:
+        with store.channel().session() as session:
+            for key in KEYS:
+                session.put(1, key, b"value " + key)
+        store.switch_epoch()
+
+
 def damaged(disk: Disk, history: History[Any]) -> None:
     """The entry of the second session begins with no type."""
     written(disk, history)
@@ -42,6 +52,12 @@ def damaged(disk: Disk, history: History[Any]) -> None:
 def compact(disk: Disk, history: History[Any]) -> None:
     history.issue("compact")
     plan_compact(disk, ROOT).apply()
+    history.acknowledge("compact")
+
+
+def compact_by_workers(disk: Disk, history: History[Any]) -> None:
+    history.issue("compact")
+    plan_compact(disk, ROOT, Threads(1)).apply()
     history.acknowledge("compact")
 
 
@@ -141,6 +157,14 @@ COMPACT = Suite(
     "tests.crash.limestone_upkeep:COMPACT",
     CompactOracle(),
     (Scenario("limestone-compact", compact, prepare=written),),
+)
+COMPACT_BY_WORKERS = Suite(
+    "tests.crash.limestone_upkeep:COMPACT_BY_WORKERS",
+    CompactOracle(),
+    (
+        Scenario("limestone-compact-by-workers", compact_by_workers, prepare=written),
+        Scenario("limestone-compact-by-workers-shipped", compact_by_workers, prepare=written_as_shipped),
+    ),
 )
 REPAIR = Suite(
     "tests.crash.limestone_upkeep:REPAIR",

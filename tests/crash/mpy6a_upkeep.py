@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tests.crash.mpy6a_sessions import ROOT, T0, TOPICS
 
 from flintlog.core.dialect import no_progress
+from flintlog.core.workers import Threads
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.dialect import DIALECT
@@ -70,6 +71,16 @@ def repair(disk: Disk, history: History[str]) -> None:
     history.issue("repair")
     plan_repair(disk, ROOT, lambda: NOW).apply()
     history.acknowledge("repair")
+
+
+def written(disk: Disk, history: History[str]) -> None:
+    _fill(disk, strict=True)
+
+
+def compact_by_workers(disk: Disk, history: History[str]) -> None:
+    history.issue("compact")
+    DIALECT.plan_compact(disk, ROOT, Threads(1)).apply()
+    history.acknowledge("compact")
 
 
 Observed = tuple[str, frozenset[bytes], bool]
@@ -154,6 +165,19 @@ READ = _suite(
     Scenario("repair-a-record-that-was-read", repair, prepare=prepared(False, FIRST, 0, *_TERM)),
     Scenario("repair-times-of-the-note", repair, prepare=prepared(True, SECOND, 1, 0, b"\x01")),
     Scenario("repair-times", repair, prepare=prepared(False, SECOND, 1, 0, b"\x01")),
+)
+
+
+class CompactOracle(RepairOracle):
+    """What waits is the same whether files were merged or not; what is done with may go."""
+
+    def recover(self, disk: Disk) -> Observed:
+        verdict, waiting, _ = super().recover(disk)
+        return verdict, waiting, True
+
+
+COMPACT = _suite(
+    "COMPACT", CompactOracle(), Scenario("compact-by-workers", compact_by_workers, prepare=written)
 )
 LOGS = _suite(
     "LOGS",

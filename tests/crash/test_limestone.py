@@ -31,6 +31,7 @@ SUITES = (
     limestone_backup.RESTORE_EPOCH,
     limestone_backup.CHAIN,
     limestone_backup.BACKUP,
+    limestone_upkeep.COMPACT_BY_WORKERS,
 )
 IMAGES_MIN = 5_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.crash import mpy6a_upkeep, promises
 
-SUITES = (mpy6a_upkeep.RECORD, mpy6a_upkeep.READ, mpy6a_upkeep.LOGS)
+SUITES = (mpy6a_upkeep.RECORD, mpy6a_upkeep.READ, mpy6a_upkeep.LOGS, mpy6a_upkeep.COMPACT)
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))

@@ -22,6 +22,7 @@ SUITES = (
     taskflux_upkeep.REPAIR,
     taskflux_upkeep.REPAIR_GAP,
     taskflux_upkeep.CONVERT,
+    taskflux_upkeep.SNAPSHOT_BY_WORKERS,
 )
 IMAGES_MIN = 50_000
 

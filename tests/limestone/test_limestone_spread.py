@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.limestone.directories import Directory
+from tests.limestone.recorded import every, lay_out
 from tests.limestone.snippets import ENTRIES, Session, encoded
 
+from flintlog.core.dialect import no_progress
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
+from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.spread import (
     Looking,
@@ -203,6 +206,13 @@ def test_a_file_that_changes_between_the_look_and_the_work_is_an_error(tmp_path)
     log.write_bytes(raw)
     with pytest.raises(RefusedError, match="changed while it was read"):
         frame(made)
+
+
+@pytest.mark.parametrize(("case", "variant"), every())
+def test_what_is_found_is_what_one_process_finds(tmp_path, case, variant):
+    path = str(lay_out(case, variant, tmp_path))
+    alone = DIALECT.verify(Disk(), path, no_progress)
+    assert DIALECT.verify(Disk(), path, no_progress, Threads(2)).json() == alone.json()
 
 
 class Failing(Threads):

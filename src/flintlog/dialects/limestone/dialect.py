@@ -44,7 +44,7 @@ class Limestone:
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.limestone.upkeep import verify
 
-        return verify.verify(disk, path, progress)
+        return verify.verify(disk, path, progress, workers)
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.limestone.tables import ENTRY_SCHEMA

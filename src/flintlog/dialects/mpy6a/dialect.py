@@ -39,7 +39,7 @@ class Mpy6a:
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.mpy6a.upkeep import verify
 
-        return verify.verify(disk, path, progress)
+        return verify.verify(disk, path, progress, workers)
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.mpy6a.tables import ENTRY_SCHEMA
@@ -77,10 +77,10 @@ class Mpy6a:
         return entries.state(disk, path, as_of)
 
     def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
-        def rows(_: int) -> Iterator[pa.RecordBatch]:
-            return self.state(disk, path, as_of)
+        from flintlog.dialects.mpy6a.entries import state_survey
+        from flintlog.dialects.mpy6a.spread import state_frame
 
-        return workers.frame(rows, [0], self.state_schema())
+        return state_frame(workers, *state_survey(disk, path, as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.repair import plan_repair
@@ -109,7 +109,7 @@ class Mpy6a:
     def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.mpy6a.upkeep.compact import plan_compact
 
-        return plan_compact(disk, path)
+        return plan_compact(disk, path, workers)
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         why = "mpy6a has one edition only"

@@ -315,6 +315,13 @@ def _explain_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> 
 
 def state(disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
     """Every session that waits, in the order of replay; now, or when an operation was the last one."""
+    found, until = state_survey(disk, path, as_of)
+    for pieces, order in merge(found, until):
+        yield from tables.state_batches(pieces, order)
+
+
+def state_survey(disk: Disk, path: str, as_of: Position | None) -> tuple[Survey, StateID | None]:
+    """The directory as it is, or was, for a state that can be told."""
     if as_of is not None and len(as_of) != 2:
         raise UsageError("an mpy6a position has two parts", advice="Give TERM,INDEX, such as 3,17")
     tables.check_position(as_of)
@@ -323,5 +330,4 @@ def state(disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBa
     until = None if as_of is None else StateID(*as_of)
     if until is not None:
         found = survey_at(found, until)
-    for pieces, order in merge(found, until):
-        yield from tables.state_batches(pieces, order)
+    return found, until

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flintlog.core.dialect import Progress
-from flintlog.core.finding import Severity
+from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.content import Content
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.waiting import waits
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 _EXHAUSTED_BEFORE = (
     1 << 24
 )  # sessions are exhausted in any order of time, but not in the first half year of 1970
+
+
+_NEVER_TORN = 1 << 63
 
 
 def sort_chains(found: Survey) -> None:
@@ -41,17 +47,26 @@ def sort_chains(found: Survey) -> None:
             )
 
 
-def examine(found: Survey, examine_bytes: int | None, progress: Progress) -> None:
-    """Look at every file, and at the records of the newest ones, up to so many bytes."""
-    left = examine_bytes
+Reader = Callable[[Sequence[tuple[Content, int]]], Iterator["Records"]]
+
+
+def examine(
+    found: Survey, examine_bytes: int | None, progress: Progress, reader: Reader | None = None
+) -> None:
+    """Look at every file, and at the records of the newest ones, up to so many bytes; a `reader` reads them all."""
+    left = examine_bytes if reader is None else None
     total = sum(file.length for file in found.machine.files.values())
     done = 0
+    read: Iterator[Records] | None = None
+    if reader is not None:
+        files = [file for chain in found.machine.chains.values() for file in reversed(chain)]
+        read = reader([_reading(found, file) for file in files if _unreadable(found, file) is None])
     for chain in found.machine.chains.values():
         first_times: int | None = None  # of the file that follows
         for at in range(len(chain) - 1, -1, -1):
             file = chain[at]
             whole = at == len(chain) - 1 or left is None or file.length <= left
-            times = _examine_file(found, file, whole)
+            times = _examine_file(found, file, whole, read)
             if whole and left is not None:
                 left -= file.length
             if times is not None:
@@ -72,18 +87,22 @@ def examine(found: Survey, examine_bytes: int | None, progress: Progress) -> Non
             progress(done, total)
 
 
-def _examine_file(found: Survey, file: File, whole: bool) -> tuple[int, int] | None:
+def _reading(found: Survey, file: File) -> tuple[Content, int]:
+    """A file to read, and from where on its end may be torn."""
+    growing = found.described.get(file.name, 0) if file.written and found.behind is None else _NEVER_TORN
+    return found.content(file), growing
+
+
+def _examine_file(
+    found: Survey, file: File, whole: bool, read: Iterator[Records] | None
+) -> tuple[int, int] | None:
     """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
-    size = found.listing.data.get(file.name, 0)
-    if file.name not in found.listing.data:
-        synced = file.length if found.behind is None else found.behind.synced[file.name]
-        if synced or (found.behind is None and not file.written):
-            _say_short(found, file, 0, "the file is missing")
-            return None
+    problem = _unreadable(found, file)
+    if problem is not None:
+        found.findings.append(problem)
+        return None
     if found.behind is not None:
-        if size < found.behind.synced[file.name]:
-            _say_short(found, file, size, "the file is shorter than it was")
-            return None
+        size = found.listing.data.get(file.name, 0)
         if size < file.length:
             found.add(
                 Severity.REPAIRABLE,
@@ -100,77 +119,107 @@ def _examine_file(found: Survey, file: File, whole: bool) -> tuple[int, int] | N
                 file.name,
                 offset=file.length,
             )
-    elif (not file.written and size != file.length) or size < file.length:
-        if size < file.length:
-            _say_short(found, file, size, "the file is shorter than its descriptor says")
-        else:
-            found.add(
-                Severity.CORRUPT,
-                "file-long",
-                "the file is not written any more and longer than its descriptor says",
-                file.name,
-                offset=file.length,
-                expected=f"{file.length} bytes",
-                found=f"{size} bytes",
-            )
+    if not whole:
         return None
-    return _examine_records(found, file) if whole else None
+    return _judge_records(found, file, read_records(_reading(found, file)) if read is None else next(read))
 
 
-def _say_short(found: Survey, file: File, size: int, message: str) -> None:
-    found.add(
-        Severity.CORRUPT,
-        "file-short",
-        message,
-        file.name,
-        offset=size,
-        expected=f"{file.length} bytes",
-        found=f"{size} bytes",
+def _unreadable(found: Survey, file: File) -> Finding | None:
+    """Why the records of a file need not be looked at."""
+    size = found.listing.data.get(file.name, 0)
+    if file.name not in found.listing.data:
+        synced = file.length if found.behind is None else found.behind.synced[file.name]
+        if synced or (found.behind is None and not file.written):
+            return _short(file, 0, "the file is missing")
+    if found.behind is not None:
+        if size < found.behind.synced[file.name]:
+            return _short(file, size, "the file is shorter than it was")
+    elif size < file.length:
+        return _short(file, size, "the file is shorter than its descriptor says")
+    elif not file.written and size != file.length:
+        return Finding(
+            Severity.CORRUPT,
+            "file-long",
+            "the file is not written any more and longer than its descriptor says",
+            file.name,
+            file.length,
+            f"{file.length} bytes",
+            f"{size} bytes",
+        )
+    return None
+
+
+def _short(file: File, size: int, message: str) -> Finding:
+    return Finding(
+        Severity.CORRUPT, "file-short", message, file.name, size, f"{file.length} bytes", f"{size} bytes"
     )
 
 
-def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
-    view = found.content(file)
-    bound = before = file.replay
-    count = waiting = 0
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the records of a file say together. It travels from a task."""
+
+    count: int
+    waiting: int
+    first: int | None  # when the first one is due
+    last: int  # and the last one; what bounds them when there is none
+    newest_term: int
+    on_boundary: bool  # the read position is where a record begins
+    stop: scan.Stop
+    damage: scan.Damage | None
+
+
+def read_records(item: tuple[Content, int]) -> Records:
+    """Read a file; its end may be torn behind an offset."""
+    content, growing = item
+    file, view = content.file, content.view()
+    before = file.replay
+    count = waiting = newest_term = 0
     first: int | None = None
     on_boundary = file.offset == 0
     stop: scan.Stop | None = None
-    for records, stop in scan.record_batches(view, before=bound):  # noqa: B007
+    for records, stop in scan.record_batches(view, before=before):  # noqa: B007
         count += len(records)
         waiting += int(waits(file, records.offset).sum())
         if len(records):
             first = int(records.replay_time[0]) if first is None else first
             before = int(records.replay_time[-1])
-            if file.written:
-                later = records.term[records.term < lay.UINT64_MAX]  # nothing follows the greatest
-                found.newest_term = max(found.newest_term, int(later.max(initial=0)))
+            later = records.term[records.term < lay.UINT64_MAX]  # nothing follows the greatest
+            newest_term = max(newest_term, int(later.max(initial=0)))
             on_boundary = on_boundary or bool((records.offset == file.offset).any())
     assert stop is not None
-    found.entries[file.name] = count
-    found.waiting[file.name] = waiting
-    growing = file.written and found.behind is None and stop.offset >= found.described.get(file.name, 0)
-    damage = scan.judge_records(view, stop, before, written=growing)
+    damage = scan.judge_records(view, stop, before, written=stop.offset >= growing)
+    return Records(count, waiting, first, before, newest_term, on_boundary, stop, damage)
+
+
+def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] | None:
+    if file.written:
+        found.newest_term = max(found.newest_term, read.newest_term)
+    found.entries[file.name] = read.count
+    found.waiting[file.name] = read.waiting
+    damage = read.damage
     if damage is not None:
         code, message = damage.code, damage.message
-        if code == "record-order" and first is None:
+        if code == "record-order" and read.first is None:
             code, message = "replay-bound", "the first session is due before the descriptor's bound"
         found.add(
             Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,
             code,
             message,
             file.name,
-            offset=stop.offset,
+            offset=read.stop.offset,
             expected=damage.expected,
             found=damage.found,
         )
         if not damage.torn:
             return None
-        if stop.offset < file.offset:
-            _say_short(found, file, stop.offset, "the file is read further than it has records")
+        if read.stop.offset < file.offset:
+            found.findings.append(
+                _short(file, read.stop.offset, "the file is read further than it has records")
+            )
             return None
-        file.length = stop.offset
-    if not on_boundary and file.offset != file.length:
+        file.length = read.stop.offset
+    if not read.on_boundary and file.offset != file.length:
         found.add(
             Severity.CORRUPT,
             "offset-boundary",
@@ -178,7 +227,7 @@ def _examine_records(found: Survey, file: File) -> tuple[int, int] | None:
             file.name,
             offset=file.offset,
         )
-    return None if first is None else (first, before)
+    return None if read.first is None else (read.first, read.last)
 
 
 def compare_exhausted(found: Survey) -> None:

@@ -66,4 +66,5 @@ def list_files(disk: Disk, path: str) -> Listing:
 def is_scratch(name: str) -> bool:
     """A file that an unfinished operation of ours left."""
     stem = name.removesuffix(lay.SCRATCH_SUFFIX)
-    return stem != name and stem in (*_DESCRIBING, SCRATCH_DATA, "repair")
+    known = stem in (*_DESCRIBING, SCRATCH_DATA, "repair") or stem.startswith(f"{SCRATCH_DATA}.")
+    return stem != name and known

@@ -18,6 +18,7 @@ from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.content import Content, view_of
 from flintlog.dialects.mpy6a.files import Listing, list_files
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Bytes
@@ -84,7 +85,7 @@ class Survey:
     leftovers: tuple[str, ...] = ()
     first: StateID | None = None  # the oldest position that the logs reach back to
     newest_term: int = 0  # of the sessions in files that are written
-    _joined: dict[str, bytes] = field(default_factory=dict)
+    _contents: dict[str, Content] = field(default_factory=dict)
 
     @property
     def log_name(self) -> str:
@@ -96,42 +97,21 @@ class Survey:
         if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
             raise worst.error(self.path)
 
-    def content(self, file: File) -> memoryview:
-        """The bytes of a data file up to its length, those that it lacks included."""
-        view = self.view(file.name, copy=file.written)
-        tail = self.behind.tails.get(file.name) if self.behind else None
-        if not tail or self.behind is None:
-            return view[: file.length]
-        synced = self.behind.synced[file.name]
-        missing = b"".join(tail)
-        if view[synced : file.length] == missing:
-            return view[: file.length]
-        return memoryview(b"".join((view[:synced], missing)))
-
-    def part(self, file: File, begin: int, end: int) -> memoryview:
-        """Some bytes of a data file, those that it lacks included."""
-        tail = self.behind.tails.get(file.name) if self.behind else None
-        if not tail or self.behind is None:
-            return self._read(file.name, begin, end)
-        synced = self.behind.synced[file.name]
-        if file.name not in self._joined:
-            self._joined[file.name] = b"".join(tail)
-        missing = memoryview(self._joined[file.name])[max(begin - synced, 0) : max(end - synced, 0)]
-        if begin >= synced:
-            return missing
-        return memoryview(b"".join((self._read(file.name, begin, min(end, synced)), missing)))
-
-    def _read(self, name: str, begin: int, end: int) -> memoryview:
-        with self.disk.open(posixpath.join(self.path, name)) as file:
-            return memoryview(file.pread(end - begin, begin))
+    def content(self, file: File) -> Content:
+        """The bytes of a data file, those that it lacks included."""
+        found = self._contents.get(file.name)
+        if found is None or found.file is not file:
+            tail = self.behind.tails.get(file.name) if self.behind else None
+            if not tail or self.behind is None:
+                found = Content(self.disk, self.path, file)
+            else:
+                found = Content(self.disk, self.path, file, self.behind.synced[file.name], b"".join(tail))
+            self._contents[file.name] = found
+        return found
 
     def view(self, name: str, *, copy: bool = True) -> memoryview:
         """The bytes of a file; one that may be cut meanwhile is copied."""
-        path = posixpath.join(self.path, name)
-        if self.disk.stat(path) is None:
-            return memoryview(b"")
-        with self.disk.open(path) as file:
-            return file.view(copy=copy)
+        return view_of(self.disk, posixpath.join(self.path, name), copy=copy)
 
     def add(
         self, severity: Severity, code: str, message: str, file: str | None = None, **more: object
@@ -140,15 +120,20 @@ class Survey:
 
 
 def survey(
-    disk: Disk, path: str, *, examine_bytes: int | None = None, progress: Progress = no_progress
+    disk: Disk,
+    path: str,
+    *,
+    examine_bytes: int | None = None,
+    progress: Progress = no_progress,
+    reader: examine.Reader | None = None,
 ) -> Survey:
     """Look at a directory. Data files are examined from the newest on, up to `examine_bytes` in all.
 
-    The last file of every chain is always examined: a writer must know where it ends.
+    The last file of every chain is always examined: a writer must know where it ends. A `reader` reads all of them.
     """
     for _ in range(_LOOKS_MAX):
         before = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
-        found = _look(disk, path, examine_bytes, progress)
+        found = _look(disk, path, examine_bytes, progress, reader)
         after = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
         if (before and before.identity) == (after and after.identity):
             break  # otherwise a live store made a checkpoint meanwhile
@@ -194,7 +179,13 @@ def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> No
         )
 
 
-def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) -> Survey:
+def _look(
+    disk: Disk,
+    path: str,
+    examine_bytes: int | None,
+    progress: Progress,
+    reader: examine.Reader | None,
+) -> Survey:
     found = Survey(disk, path, list_files(disk, path))
     try:
         if lay.OPERATIONS_FILE in found.listing.known:
@@ -212,7 +203,7 @@ def _look(disk: Disk, path: str, examine_bytes: int | None, progress: Progress) 
         found.findings.append(damage_finding(error))
         return found
     examine.sort_chains(found)
-    examine.examine(found, examine_bytes, progress)
+    examine.examine(found, examine_bytes, progress, reader)
     examine.compare_exhausted(found)
     found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
     for name in found.leftovers:

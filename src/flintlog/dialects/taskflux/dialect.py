@@ -42,7 +42,7 @@ class Taskflux:
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.taskflux.upkeep import verify
 
-        return verify.verify(disk, _data(disk, path), progress)
+        return verify.verify(disk, _data(disk, path), progress, workers)
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.taskflux.tables import ENTRY_SCHEMA
@@ -78,17 +78,15 @@ class Taskflux:
         from flintlog.dialects.taskflux.survey import survey
         from flintlog.dialects.taskflux.tables import state_batches
 
-        if as_of is not None and len(as_of) != 1:
-            raise UsageError("a taskflux position is one LSN")
+        lsn = _lsn(as_of)
         found = survey(disk, _data(disk, path))
         found.refuse_damage()
-        return state_batches(found.state(as_of[0] if as_of else None))
+        return state_batches(found.state(lsn))
 
     def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
-        def rows(_: int) -> Iterator[pa.RecordBatch]:
-            return self.state(disk, path, as_of)
+        from flintlog.dialects.taskflux.spread import state_frame
 
-        return workers.frame(rows, [0], self.state_schema())
+        return state_frame(workers, disk, _data(disk, path), _lsn(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.taskflux.upkeep.repair import plan_repair
@@ -109,10 +107,12 @@ class Taskflux:
             raise UsageError(
                 "the state of a taskflux log follows from its entries", advice="Leave --data out"
             )
-        return plan_snapshot(disk, _data(disk, path), as_of[0] if as_of else None)
+        return plan_snapshot(disk, _data(disk, path), _lsn(as_of), workers)
 
     def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
-        return replace(self.plan_snapshot(disk, path), verb="compact")  # its snapshot is its compaction
+        return replace(
+            self.plan_snapshot(disk, path, workers=workers), verb="compact"
+        )  # its snapshot is its compaction
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         from flintlog.dialects.taskflux.upkeep.convert import plan_convert
@@ -121,6 +121,12 @@ class Taskflux:
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
         raise refuse_upgrade(self.name, path)
+
+
+def _lsn(position: Position | None) -> int | None:
+    if position is not None and len(position) != 1:
+        raise UsageError("a taskflux position is one LSN")
+    return position[0] if position else None
 
 
 def _data(disk: Disk, path: str) -> str:

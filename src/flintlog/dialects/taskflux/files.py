@@ -10,6 +10,9 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.finding import Finding, Severity
@@ -24,6 +27,7 @@ from flintlog.errors import DamageError
 # A damaged header before good records: nothing is lost when it is written anew.
 HEADER_DAMAGED = "segment-header"
 
+_CREATE = ord("C")
 METADATA_SIZE_MAX = 4096
 SETTINGS_SIZE_MAX = 1 << 20
 
@@ -247,6 +251,46 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
         raise
 
 
+class Fall(NamedTuple):
+    """A record whose term is lower than that of the one before it."""
+
+    place: int  # counted from the first record
+    offset: int
+    before: int
+    term: int
+
+
+class Seen(Protocol):
+    """What is known of a segment that was read, here or by a worker."""
+
+    @property
+    def file(self) -> SegmentFile: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def damage(self) -> scan.Damage | None: ...
+    @property
+    def uninitialised(self) -> bool: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def last_term(self) -> int | None:
+        """None when it holds no record."""
+
+    @property
+    def fall(self) -> Fall | None:
+        """The first one."""
+
+    @property
+    def stale_bytes(self) -> bool:
+        """Does anything but zeros stand behind the end?"""
+
+    def term_at(self, lsn: int) -> tuple[int, int]:
+        """The term of a record, and its offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A segment that was read: its records and where they end."""
@@ -267,8 +311,24 @@ class Segment:
         return self.file.first + len(self.records) - 1
 
     @property
+    def last_term(self) -> int | None:
+        return int(self.records.term[-1]) if len(self.records) else None
+
+    @property
+    def fall(self) -> Fall | None:
+        falls = np.flatnonzero(np.diff(self.records.term) < 0)
+        if not len(falls):
+            return None
+        at = int(falls[0]) + 1
+        terms = self.records.term
+        return Fall(at, int(self.records.offset[at]), int(terms[at - 1]), int(terms[at]))
+
+    def term_at(self, lsn: int) -> tuple[int, int]:
+        at = lsn - self.first
+        return int(self.records.term[at]), int(self.records.offset[at])
+
+    @property
     def stale_bytes(self) -> bool:
-        """Does anything but zeros stand behind the end?"""
         return scan.zeros_from(self.view, self.end) > self.end
 
 
@@ -324,7 +384,7 @@ def _lost_first_sector(view: memoryview) -> bool:
     return len(view) <= scan.COMMIT_BYTES_MAX and view[: scan.SECTOR_SIZE] == bytes(scan.SECTOR_SIZE)
 
 
-def finding_in(segment: Segment, *, newest: bool) -> Finding | None:
+def finding_in(segment: Seen, *, newest: bool) -> Finding | None:
     """What is wrong with one segment as it stands alone."""
     damage = segment.damage
     name = segment.file.name
@@ -348,6 +408,20 @@ def finding_in(segment: Segment, *, newest: bool) -> Finding | None:
             Severity.NOTE, "stale-bytes", "bytes behind the end marker; they do not count", name, segment.end
         )
     return None
+
+
+def bad_creates(segment: Segment, layout: Layout) -> list[Finding]:
+    """The creations that create no queue."""
+    findings = []
+    for at in np.flatnonzero(segment.records.operation == _CREATE).tolist():
+        begin = int(segment.records.offset[at]) + layout.record_header_size
+        try:
+            lay.decode_create(bytes(segment.view[begin : begin + int(segment.records.length[at])]))
+        except DamageError as error:
+            error.file, error.offset = segment.file.name, int(segment.records.offset[at])
+            error.message = f"LSN {segment.first + at}: creates no queue: {error.message}"
+            findings.append(finding_of(error))
+    return findings
 
 
 def finding_of(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:

@@ -13,7 +13,8 @@ What the original program wrote and cannot read back has one clear meaning each,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ from flintlog.errors import DamageError
 
 _C, _D, _A, _R = b"CDAR"
 _DEFAULT = 0  # the code of the default queue's name
-_NO_LIFE = -1
-_NEVER = -2
+NO_LIFE = -1
+NEVER = -2
 
 # What the first pass says of an entry.
 _GOOD = 0
@@ -40,7 +41,7 @@ _QUEUE_GONE = 4
 _NEVER_ADDED = 5
 _NOTE_MADE = 6
 _NOTE_NO_QUEUE = 7
-_NOTE_GONE = 8
+NOTE_GONE = 8
 _ERRORS = {
     _CREATE_TWICE: ("delta-duplicate-create", "creates a queue that is there already"),
     _DELETE_DEFAULT: ("delta-delete-default", "deletes the default queue, which is always there"),
@@ -53,7 +54,7 @@ _NOTES = {
         "adds to a queue whose creation is not in the log; made without limits",
     ),
     _NOTE_NO_QUEUE: ("delete-missing-queue", "deletes a queue that is not there; ignored"),
-    _NOTE_GONE: ("remove-repeated", "removes a record that is gone already; ignored"),
+    NOTE_GONE: ("remove-repeated", "removes a record that is gone already; ignored"),
 }
 
 
@@ -116,7 +117,7 @@ def _names_of(source: Source, header_size: int) -> tuple[NDArray[np.int32], list
 
 
 @kernel
-def _first_pass(
+def first_pass(
     operation: Any,
     queue: Any,
     number: Any,
@@ -155,12 +156,12 @@ def _first_pass(
                 return index, lives
             if now < 0:
                 say[index] = _NOTE_NO_QUEUE
-            life_of[name] = _NO_LIFE
+            life_of[name] = NO_LIFE
         elif kind == _A:
-            if now == _NO_LIFE:
+            if now == NO_LIFE:
                 say[index] = _QUEUE_GONE
                 return index, lives
-            if now == _NEVER:
+            if now == NEVER:
                 say[index] = _NOTE_MADE
                 now = lives
                 born[lives] = -1
@@ -183,7 +184,7 @@ def _first_pass(
 
 
 @kernel
-def _second_pass(
+def second_pass(
     operation: Any,
     life: Any,
     id_: Any,
@@ -219,7 +220,7 @@ def _second_pass(
                 if live[at]:
                     live[at] = 0
                 else:
-                    say[index] = _NOTE_GONE
+                    say[index] = NOTE_GONE
             else:
                 low = base_start[now]
                 high = base_start[now + 1]
@@ -232,10 +233,10 @@ def _second_pass(
                 if low < base_start[now + 1] and base_id[low] == gone and base_live[low]:
                     base_live[low] = 0
                 else:
-                    say[index] = _NOTE_GONE
+                    say[index] = NOTE_GONE
 
 
-class _Table:
+class Table:
     """The entries of all sources as one table, with names numbered over all of them."""
 
     def __init__(self, base: Base, sources: Sequence[Source], header_size: int) -> None:
@@ -263,17 +264,22 @@ class _Table:
 
     def error(self, index: int, code: str, message: str) -> DamageError:
         source, at = self.place(index)
-        return DamageError(
-            f"LSN {source.first + at}: {message}",
-            code=code,
-            file=source.name,
-            offset=int(source.records.offset[at]),
-        )
+        return error_at(source.first + at, source.name, int(source.records.offset[at]), code, message)
 
-    def note(self, index: int, code: str, message: str) -> Note:
+    def note(self, index: int, what: int) -> Note:
         source, at = self.place(index)
-        lsn = source.first + at
-        return Note(lsn, code, f"LSN {lsn}: {message}", source.name, int(source.records.offset[at]))
+        return note_at(source.first + at, source.name, int(source.records.offset[at]), what)
+
+
+def error_at(lsn: int, file: str, offset: int, code: str, message: str) -> DamageError:
+    """An entry that makes no state."""
+    return DamageError(f"LSN {lsn}: {message}", code=code, file=file, offset=offset)
+
+
+def note_at(lsn: int, file: str, offset: int, what: int) -> Note:
+    """An entry that is odd, and what was made of it."""
+    code, message = _NOTES[what]
+    return Note(lsn, code, f"LSN {lsn}: {message}", file, offset)
 
 
 def _joined(parts: list[Any], dtype: Any) -> Any:
@@ -282,11 +288,11 @@ def _joined(parts: list[Any], dtype: Any) -> Any:
 
 def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
     """The state after the last entry of `sources`, which follow the base without a gap."""
-    table = _Table(base, sources, layout.record_header_size)
+    table = Table(base, sources, layout.record_header_size)
     count = len(table.operation)
     creates = int(np.count_nonzero(table.operation == _C))
     lives_max = len(base.queues) + creates + len(table.names)
-    life_of = np.full(len(table.names), _NEVER, np.int32)
+    life_of = np.full(len(table.names), NEVER, np.int32)
     base_last = np.zeros(lives_max, np.int64)
     born = np.full(lives_max, -1, np.int64)
     for life, queue in enumerate(base.queues):
@@ -298,7 +304,7 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
     say = np.zeros(count, np.uint8)
 
     size = 16 * count
-    done, lives = _first_pass.run(
+    done, lives = first_pass.run(
         size,
         table.operation,
         table.queue,
@@ -312,12 +318,12 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
         say,
     )
     if done < count:
-        raise _first_error(table, int(done), int(say[done]))
+        raise first_error(table, int(done), int(say[done]))
 
-    base_start, base_order, base_id = _base_index(base, lives)
+    base_start, base_order, base_id = base_index(base, lives)
     base_live = np.ones(len(base_id), np.uint8)
     live = np.zeros(count, np.uint8)
-    _second_pass.run(
+    second_pass.run(
         size,
         table.operation,
         life_by_entry,
@@ -334,7 +340,7 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
 
     specs = _specs(base, table, born, life_of, layout)
     queues = _collect(base, table, survivors, live.astype(bool), life_by_entry, id_, last_id, specs)
-    notes = tuple(table.note(int(at), *_NOTES[int(say[at])]) for at in np.flatnonzero(say)[:NOTES_MAX])
+    notes = tuple(table.note(int(at), int(say[at])) for at in np.flatnonzero(say)[:NOTES_MAX])
     index, term = (base.index, base.term) if not count else _last(table)
     return State(index, term, queues, base.buffer, tuple(sources), notes)
 
@@ -342,18 +348,18 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
 NOTES_MAX = 1000
 
 
-def _last(table: _Table) -> tuple[int, int]:
+def _last(table: Table) -> tuple[int, int]:
     source, at = table.place(len(table.operation) - 1)
     return source.first + at, int(source.records.term[at])
 
 
-def _first_error(table: _Table, index: int, what: int) -> DamageError:
+def first_error(table: Table, index: int, what: int) -> DamageError:
     if what == _BAD_DELTA:
         return table.error(index, *DELTA_PROBLEMS[int(table.problem[index])])
     return table.error(index, *_ERRORS[what])
 
 
-def _base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
+def base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
     """For each life where its snapshot records begin, and all of them by (life, id)."""
     counts = np.zeros(lives, np.int64)
     counts[: len(base.queues)] = [len(queue.records) for queue in base.queues]
@@ -369,7 +375,7 @@ def _base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _specs(
-    base: Base, table: _Table, born: Ints, life_of: NDArray[np.int32], layout: lay.Layout
+    base: Base, table: Table, born: Ints, life_of: NDArray[np.int32], layout: lay.Layout
 ) -> dict[int, QueueSpec]:
     """The queues that are alive at the end, by life."""
     specs: dict[int, QueueSpec] = {}
@@ -382,22 +388,25 @@ def _specs(
         elif born[life] < 0:
             specs[life] = QueueSpec(name)
         else:
-            specs[life] = _created(table, int(born[life]), layout)
+            index = int(born[life])
+            source, at = table.place(index)
+            begin = int(source.records.offset[at]) + layout.record_header_size
+            data = bytes(source.buffer[begin : begin + int(source.records.length[at])])
+            specs[life] = created(data, partial(table.error, index))
     return specs
 
 
-def _created(table: _Table, index: int, layout: lay.Layout) -> QueueSpec:
-    source, at = table.place(index)
-    begin = int(source.records.offset[at]) + layout.record_header_size
+def created(data: bytes, wrong: Callable[[str, str], DamageError]) -> QueueSpec:
+    """The queue that a C makes; `wrong` makes an error of a code and a message."""
     try:
-        return lay.decode_create(bytes(source.buffer[begin : begin + int(source.records.length[at])]))
+        return lay.decode_create(data)
     except DamageError as error:
-        raise table.error(index, error.code, f"creates no queue: {error.message}") from None
+        raise wrong(error.code, f"creates no queue: {error.message}") from None
 
 
 def _collect(
     base: Base,
-    table: _Table,
+    table: Table,
     survivors: NDArray[np.bool_],
     live: NDArray[np.bool_],
     life_by_entry: NDArray[np.int32],
@@ -423,7 +432,7 @@ def _collect(
     return tuple(queues)
 
 
-def _pointers(table: _Table, entries: Ints, id_: Ints) -> Pointers:
+def _pointers(table: Table, entries: Ints, id_: Ints) -> Pointers:
     source = (np.searchsorted(table.bounds, entries, side="right") - 1).astype(np.int32)
     return Pointers(
         id_[entries],

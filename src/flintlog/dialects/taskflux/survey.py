@@ -7,10 +7,9 @@ which layout, which metadata, which snapshot, which segments form the log, where
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from typing import Generic, TypeVar
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
@@ -19,6 +18,7 @@ from flintlog.dialects.taskflux.files import (
     HEADER_DAMAGED,
     METADATA_SIZE_MAX,
     Listing,
+    Seen,
     Segment,
     SegmentFile,
     detect_layout,
@@ -35,17 +35,19 @@ from flintlog.dialects.taskflux.state import Base, Source, State
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
 
+S = TypeVar("S", bound=Seen)
+
 
 @dataclass(slots=True)
-class Survey:
-    """All that opening, verifying and repairing need to know of a directory."""
+class Fit(Generic[S]):
+    """What is known of a directory, and how its files fit together, whoever read the segments."""
 
     listing: Listing
     layout: Layout
     metadata: Metadata | None = None  # None: empty or missing, to be initialised
     base: Base = field(default_factory=Base)
     has_snapshot: bool = False
-    segments: list[Segment] = field(default_factory=list)  # read ones that belong to the log, in order
+    segments: list[S] = field(default_factory=list)  # read ones that belong to the log, in order
     # These belong to the log too, stand wholly below the snapshot, and were not read.
     covered: list[SegmentFile] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # may be unlinked: nothing can need them
@@ -65,14 +67,34 @@ class Survey:
     @property
     def last_term(self) -> int:
         """The term of the last entry, or of the snapshot when no entry follows it."""
-        tail = next((segment for segment in reversed(self.segments) if len(segment.records)), None)
-        if tail is None or tail.last <= self.base.index:
+        tail = next((segment for segment in reversed(self.segments) if segment.last_term is not None), None)
+        if tail is None or tail.last_term is None or tail.last <= self.base.index:
             return self.base.term
-        return int(tail.records.term[-1])
+        return tail.last_term
 
     @property
-    def tail(self) -> Segment | None:
+    def tail(self) -> S | None:
         return self.segments[-1] if self.segments else None
+
+    def refuse_damage(self) -> None:
+        """Raise for the first finding that opening must not pass over."""
+        for finding in self.findings:
+            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) or finding.code in REPAIR_ONLY:
+                raise finding.error(self.listing.data)
+
+    def refuse_missing(self, lsn: int) -> None:
+        """Raise for a position whose state cannot be built."""
+        if not self.base.index <= lsn <= self.last:
+            raise RefusedError(
+                f"the state at LSN {lsn} cannot be built: this directory holds {self.base.index} to {self.last}",
+                file=self.listing.data,
+                advice="Choose a position in that range, or restore an older backup",
+            )
+
+
+@dataclass(slots=True)
+class Survey(Fit[Segment]):
+    """All that opening, verifying and repairing need to know of a directory, with its entries."""
 
     def sources(self, last: int | None = None) -> list[Source]:
         """The entries behind the snapshot, up to `last`."""
@@ -89,12 +111,8 @@ class Survey:
 
     def state(self, as_of: int | None = None) -> State:
         """The state after the last entry, or after `as_of`; an entry that makes none is refused with its place."""
-        if as_of is not None and not self.base.index <= as_of <= self.last:
-            raise RefusedError(
-                f"the state at LSN {as_of} cannot be built: this directory holds {self.base.index} to {self.last}",
-                file=self.listing.data,
-                advice="Choose a position in that range, or restore an older backup",
-            )
+        if as_of is not None:
+            self.refuse_missing(as_of)
         try:
             return self.replayed(as_of)
         except DamageError as error:
@@ -103,12 +121,6 @@ class Survey:
     def replayed(self, as_of: int | None = None) -> State:
         """The same for whoever makes a finding of the error: its place counts from the directory."""
         return replay(self.base, self.sources(as_of), self.layout)
-
-    def refuse_damage(self) -> None:
-        """Raise for the first finding that opening must not pass over."""
-        for finding in self.findings:
-            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) or finding.code in REPAIR_ONLY:
-                raise finding.error(self.listing.data)
 
 
 # Findings that lose nothing when repaired, but that opening does not decide on its own.
@@ -128,17 +140,34 @@ def survey(
     """Look at the directory. `read_all` reads also the segments that a snapshot covers."""
     listing = list_files(disk, data)
     result = Survey(listing, layout or detect_layout(disk, listing) or lay.DESIGNED)
+
+    def read(files: Sequence[SegmentFile]) -> Iterator[Segment]:
+        newest = listing.segments[-1:]
+        return (read_segment(disk, data, file, result.layout, newest=file in newest) for file in files)
+
+    look_at(disk, result, read, read_all=read_all, progress=progress)
+    return result
+
+
+def look_at(
+    disk: Disk,
+    result: Fit[S],
+    read: Callable[[Sequence[SegmentFile]], Iterator[S]],
+    *,
+    read_all: bool = False,
+    progress: Look | None = None,
+) -> None:
+    """The same for whoever reads segments in another way: `read` does, when the snapshot is known."""
     _look_at_metadata(disk, result)
     snapshot_damage = _look_at_snapshot(disk, result)
-    _look_at_segments(disk, result, read_all, progress or (lambda done, total: None))
+    _look_at_segments(result, read, read_all, progress or (lambda done, total: None))
     _look_at_chain(result)
     _report_metadata(result)
     if snapshot_damage is not None:
         _judge_snapshot(result, snapshot_damage)
-    return result
 
 
-def _look_at_metadata(disk: Disk, result: Survey) -> None:
+def _look_at_metadata(disk: Disk, result: Fit[S]) -> None:
     if not result.listing.metadata_size:
         return  # whether it should be there is known when the log was read: see `_report_metadata`
     raw = disk.read(posixpath.join(result.listing.data, lay.METADATA_FILE), METADATA_SIZE_MAX)
@@ -148,7 +177,7 @@ def _look_at_metadata(disk: Disk, result: Survey) -> None:
         result.findings.append(finding_of(error))
 
 
-def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
+def _look_at_snapshot(disk: Disk, result: Fit[S]) -> DamageError | None:
     if not result.listing.snapshot_size:
         return None
     with disk.open(posixpath.join(result.listing.data, lay.SNAPSHOT_FILE)) as file:
@@ -161,7 +190,7 @@ def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
     return None
 
 
-def _report_metadata(result: Survey) -> None:
+def _report_metadata(result: Fit[S]) -> None:
     """Metadata comes before the first entry; without it the node has forgotten its vote."""
     if result.metadata is None and not result.listing.metadata_size and result.last >= 0:
         result.findings.append(
@@ -174,7 +203,7 @@ def _report_metadata(result: Survey) -> None:
         )
 
 
-def _judge_snapshot(result: Survey, error: DamageError) -> None:
+def _judge_snapshot(result: Fit[S], error: DamageError) -> None:
     """A damaged snapshot costs nothing while the whole log is still there."""
     complete = result.first == 0 and bool(result.segments)
     finding = finding_of(error)
@@ -192,23 +221,26 @@ def _judge_snapshot(result: Survey, error: DamageError) -> None:
     result.findings[:] = [finding] + [item for item in result.findings if item.code != "log-start"]
 
 
-def _look_at_segments(disk: Disk, result: Survey, read_all: bool, progress: Look) -> None:
+def _look_at_segments(
+    result: Fit[S], read: Callable[[Sequence[SegmentFile]], Iterator[S]], read_all: bool, progress: Look
+) -> None:
     files = result.listing.segments
     total = sum(file.size for file in files)
     done = 0
+    wanted = []
     for at, file in enumerate(files):
         following = files[at + 1] if at + 1 < len(files) else None
         if not read_all and following is not None and following.first - 1 <= result.base.index:
             result.covered.append(file)
-            continue
-        result.segments.append(
-            read_segment(disk, result.listing.data, file, result.layout, newest=following is None)
-        )
+        else:
+            wanted.append(file)
+    for file, segment in zip(wanted, read(wanted), strict=True):
+        result.segments.append(segment)
         done += file.size
         progress(done, total)
 
 
-def _look_at_chain(result: Survey) -> None:
+def _look_at_chain(result: Fit[S]) -> None:
     """Do the segments follow each other, and the snapshot? What a snapshot covers need not."""
     _drop_islands(result)
     _drop_superseded(result)
@@ -223,10 +255,10 @@ def _look_at_chain(result: Survey) -> None:
     _report_conflict(result)
 
 
-def _drop_islands(result: Survey) -> None:
+def _drop_islands(result: Fit[S]) -> None:
     """Below the snapshot, segments before a gap are leftovers of an unfinished removal."""
     files = [*result.covered, *(segment.file for segment in result.segments)]
-    counts = {segment.file.first: len(segment.records) for segment in result.segments}
+    counts = {segment.first: segment.last - segment.first + 1 for segment in result.segments}
     keep_from = 0
     for at in range(1, len(files)):
         count = counts.get(files[at - 1].first)
@@ -239,7 +271,7 @@ def _drop_islands(result: Survey) -> None:
     result.segments = [segment for segment in result.segments if segment.first not in gone]
 
 
-def _drop_superseded(result: Survey) -> None:
+def _drop_superseded(result: Fit[S]) -> None:
     """A snapshot ahead of the whole log: it was received from another node, and the log is a leftover."""
     tail = result.tail
     if not result.has_snapshot or tail is None or tail.last >= result.base.index:
@@ -253,30 +285,28 @@ def _drop_superseded(result: Survey) -> None:
     result.segments = []
 
 
-def _report_segment(result: Survey, segment: Segment, following: SegmentFile | None) -> None:
+def _report_segment(result: Fit[S], segment: S, following: SegmentFile | None) -> None:
     needless = following is not None and following.first - 1 <= result.base.index
     finding = finding_in(segment, newest=following is None)
     if finding is not None:
         if needless and finding.severity is Severity.CORRUPT:
             finding = replace(finding, severity=Severity.REPAIRABLE)
         result.findings.append(finding)
-    falls = np.flatnonzero(np.diff(segment.records.term) < 0)
-    if len(falls):
-        at = int(falls[0]) + 1
+    if (fall := segment.fall) is not None:
         result.findings.append(
             Finding(
                 Severity.NOTE,
                 "term-falls",
-                f"LSN {segment.first + at}: the term is lower than that of the record before",
+                f"LSN {segment.first + fall.place}: the term is lower than that of the record before",
                 segment.file.name,
-                int(segment.records.offset[at]),
-                f"{int(segment.records.term[at - 1])} or more",
-                str(int(segment.records.term[at])),
+                fall.offset,
+                f"{fall.before} or more",
+                str(fall.term),
             )
         )
 
 
-def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> None:
+def _report_seam(result: Fit[S], segment: S, following: SegmentFile) -> None:
     expected = segment.last + 1
     if following.first == expected or (segment.damage is not None and segment.damage.code != HEADER_DAMAGED):
         return
@@ -300,7 +330,7 @@ def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> No
     )
 
 
-def _log_start(result: Survey) -> Finding:
+def _log_start(result: Fit[S]) -> Finding:
     after = f"the snapshot ends at LSN {result.base.index}" if result.has_snapshot else "there is no snapshot"
     return Finding(
         Severity.CORRUPT,
@@ -313,13 +343,12 @@ def _log_start(result: Survey) -> Finding:
     )
 
 
-def _report_conflict(result: Survey) -> None:
+def _report_conflict(result: Fit[S]) -> None:
     """Raft: an entry that the snapshot covers has the snapshot's term."""
     index = result.base.index
     for segment in result.segments:
         if result.has_snapshot and segment.first <= index <= segment.last:
-            at = index - segment.first
-            term = int(segment.records.term[at])
+            term, offset = segment.term_at(index)
             if term != result.base.term:
                 result.findings.append(
                     Finding(
@@ -327,7 +356,7 @@ def _report_conflict(result: Survey) -> None:
                         "snapshot-conflict",
                         f"snapshot and log disagree about LSN {index}",
                         segment.file.name,
-                        int(segment.records.offset[at]),
+                        offset,
                         f"term {result.base.term}",
                         f"term {term}",
                     )

@@ -40,7 +40,7 @@ class Zmqraft:
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
         from flintlog.dialects.zmqraft.upkeep import verify
 
-        return verify.verify(disk, _peer(disk, path), progress)
+        return verify.verify(disk, _peer(disk, path), progress, workers)
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.zmqraft.tables import ENTRY_SCHEMA
@@ -78,10 +78,9 @@ class Zmqraft:
         return entries.state(disk, _peer(disk, path), _index(as_of))
 
     def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
-        def rows(_: int) -> Iterator[pa.RecordBatch]:
-            return self.state(disk, path, as_of)
+        from flintlog.dialects.zmqraft import entries
 
-        return workers.frame(rows, [0], self.state_schema())
+        return entries.state_frame(workers, disk, _peer(disk, path), _index(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
@@ -98,12 +97,12 @@ class Zmqraft:
     ) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.snapshot import plan_snapshot
 
-        return plan_snapshot(disk, _peer(disk, path), _index(as_of), given)
+        return plan_snapshot(disk, _peer(disk, path), _index(as_of), given, workers)
 
     def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
 
-        return plan_compact(disk, _peer(disk, path))
+        return plan_compact(disk, _peer(disk, path), workers)
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         why = "zmqraft has one edition only"

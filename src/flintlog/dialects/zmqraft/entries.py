@@ -9,6 +9,8 @@ import posixpath
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +18,22 @@ import pyarrow as pa
 from flintlog.core.dialect import ByteField, EntryQuery, Split
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
+from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import explain as fields
 from flintlog.dialects.zmqraft import scan, tables
 from flintlog.dialects.zmqraft.files import read_head
-from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
-from flintlog.dialects.zmqraft.survey import IndexRead, survey
+from flintlog.dialects.zmqraft.scan import Damage, Table
+from flintlog.dialects.zmqraft.survey import IndexRead, Survey, glance, survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 
 def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The index files of the log that can hold entries of the query."""
-    found = survey(disk, path)
+    return _splits_of(survey(disk, path), query)
+
+
+def _splits_of(found: Survey, query: EntryQuery) -> list[Split]:
     files = found.range.files
     result: list[Split] = []
     for at, first in enumerate(files):
@@ -140,22 +146,33 @@ def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
             yield fields.explain_damage(view, damage, split.file)
 
 
-def live_entries(disk: Disk, path: str, as_of: int | None) -> Iterator[tuple[memoryview, Entries]]:
-    """The entries behind the snapshot, now or up to an index, in batches with the bytes they stand in."""
-    found = survey(disk, path)
+def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[int, int]]:
+    """The pieces that hold the entries behind the snapshot, now or up to an index; and the first and last of these."""
     found.refuse_damage()
     last = found.range.last if as_of is None else min(as_of, found.range.last)
-    query = EntryQuery(first=(found.range.first,), last=(last,))
-    for split in splits(disk, path, _whole(query)):
-        view, table, _, _ = _read(disk, path, split)
-        begin = max(found.range.first - split.first, 0)
-        entries, damage = scan.read_entries(view, table, begin, last - split.first + 1)
-        if damage is not None:
-            raise damage.finding(split.file).error(path)
-        for at in range(0, len(entries), tables.BATCH_ENTRIES):
-            yield view, entries[at : at + tables.BATCH_ENTRIES]
+    live = (found.range.first, last)
+    return _splits_of(found, _whole(EntryQuery(first=live[:1], last=live[1:]))), live
 
 
 def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
     """The live range of the log."""
-    return (tables.state_batch(view, entries) for view, entries in live_entries(disk, path, as_of))
+    pieces, live = live_splits(survey(disk, path), as_of)
+    return (batch for split in pieces for batch in _state_rows(disk, path, live, split))
+
+
+def _state_rows(disk: Disk, path: str, live: tuple[int, int], split: Split) -> Iterator[pa.RecordBatch]:
+    """The entries of a piece that are live."""
+    first, last = live
+    view, table, _, _ = _read(disk, path, split)
+    begin = max(first - split.first, 0)
+    entries, damage = scan.read_entries(view, table, begin, last - split.first + 1)
+    if damage is not None:
+        raise damage.finding(split.file).error(path)
+    for at in range(0, len(entries), tables.BATCH_ENTRIES):
+        yield tables.state_batch(view, entries[at : at + tables.BATCH_ENTRIES])
+
+
+def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
+    """The same as a table of the workers' own kind; each index file is read by a task."""
+    pieces, live = live_splits(survey(disk, path, reader=partial(workers.map, glance)), as_of)
+    return workers.frame(partial(_state_rows, disk, path, live), pieces, tables.STATE_SCHEMA)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from flintlog.core.dialect import Progress, no_progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_head, read_snapshot_file
@@ -49,13 +51,9 @@ class IndexRead:
     """An index file that was read: its table, and the first damage in it."""
 
     file: IndexName
-    table: Table | None
+    table: Table | None  # None: the head tells nothing, or somebody else has read it
     damage: Damage | None
-
-    @property
-    def count(self) -> int | None:
-        """How many entries are committed; None when the head tells nothing."""
-        return None if self.table is None else len(self.table.ends)
+    count: int | None  # how many entries are committed; None when the head tells nothing
 
 
 @dataclass(slots=True)
@@ -102,55 +100,82 @@ class Survey:
     def term_of(self, first: int, index: int) -> int:
         """The term of an entry; the snapshot's where it cannot be read, so that nothing follows from it."""
         read = self.reads[first]
-        if read.table is not None and read.count is not None and index < first + read.count:
+        if read.count is not None and index < first + read.count:
             at = index - first
-            view = self.view_of_passing(read.file.name)
-            entries, _ = scan.read_entries(view or memoryview(b""), read.table, at, at + 1)
-            if len(entries):
-                return int(entries.term[0])
+            view = self.view_of_passing(read.file.name) or memoryview(b"")
+            table = read.table or scan.read_table(view, first)
+            if isinstance(table, Table):
+                entries, _ = scan.read_entries(view, table, at, at + 1)
+                if len(entries):
+                    return int(entries.term[0])
         return self.snapshot.term if self.snapshot else 0
 
 
-def survey(disk: Disk, path: str, *, read_all: bool = False, progress: Progress = no_progress) -> Survey:
-    """Look at every file: heads and sizes, or with `read_all` every entry."""
-    found = Survey(disk, path, list_files(disk, path))
-    _read_index_files(found, read_all, progress)
-    _read_snapshot(found)
-    _find_range(found)
-    for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
-        _read_state(found, name)
-    _compare_states(found)
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """An entry whose term is lower than that of the one before it."""
+
+    index: int
+    term: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What an index file says. It travels from a task, without its table."""
+
+    table: Table | None
+    count: int | None
+    damage: Damage | None
+    closing: bool = False
+    first: Descent | None = None  # the first entry, when all were read
+    lower: Descent | None = None  # the first one in the file whose term goes back
+    last_term: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An index file to read."""
+
+    disk: Disk
+    path: str
+    file: IndexName
+    newest: bool
+    read_all: bool
+
+
+Reader = Callable[[Sequence[Reading]], Iterator[Glance | None]]
+
+
+def read_index_file(item: Reading) -> Glance | None:
+    """Read an index file; None when it is gone."""
+    found: Glance | None = None
+    with suppress_gone(), item.disk.open(posixpath.join(item.path, item.file.name)) as handle:
+        view, table = read_head(handle, item.file.first, copy=item.newest, newest=item.newest)
+        if item.read_all or _lacks_entries(view, table):
+            view = handle.view(copy=item.newest)
+            table = scan.read_table(view, item.file.first, newest=item.newest)
+        found = _glance(view, table, item.read_all)
     return found
 
 
-def _read_index_files(found: Survey, read_all: bool, progress: Progress) -> None:
-    files = found.listing.index_files
-    total = sum(file.size for file in files)
-    done = 0
-    for at, file in enumerate(files):
-        newest = at + 1 == len(files)
-        with suppress_gone():
-            found.reads[file.first] = _read_index_file(found, file, read_all, newest)
-        done += file.size
-        progress(done, total)
-
-
-def _read_index_file(found: Survey, file: IndexName, read_all: bool, newest: bool) -> IndexRead:
-    with found.disk.open(posixpath.join(found.path, file.name)) as handle:
-        view, table = read_head(handle, file.first, copy=newest, newest=newest)
-        if read_all or _lacks_entries(view, table):
-            view = handle.view(copy=newest)
-            table = scan.read_table(view, file.first, newest=newest)
+def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
     if isinstance(table, Damage):
-        return IndexRead(file, None, table)
-    if scan.is_closing(view, table.capacity):
-        message = "the file was being closed early; opening finishes it"
-        found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
+        return Glance(None, None, table)
+    closing = scan.is_closing(view, table.capacity)
     if not read_all and not _lacks_entries(view, table):
-        return IndexRead(file, table, None)
+        return Glance(table, len(table.ends), None, closing)
     entries, damage = scan.read_entries(view, table)
-    _note_terms(found, file, entries)
-    return IndexRead(file, table, damage)
+    lower = np.flatnonzero(np.diff(entries.term) < 0)
+    return Glance(
+        table,
+        len(table.ends),
+        damage,
+        closing,
+        _descent(entries, 0) if len(entries) else None,
+        _descent(entries, int(lower[0]) + 1) if len(lower) else None,
+        int(entries.term[-1]) if len(entries) else None,
+    )
 
 
 def _lacks_entries(view: memoryview, table: Table | Damage) -> bool:
@@ -162,19 +187,61 @@ def _lacks_entries(view: memoryview, table: Table | Damage) -> bool:
     )
 
 
-def _note_terms(found: Survey, file: IndexName, entries: Entries) -> None:
-    """Terms never descend in the log of a Raft peer; the format itself allows it."""
-    if not len(entries):
+def glance(item: Reading) -> Glance | None:
+    """The same without the table, for a task."""
+    found = read_index_file(item)
+    return None if found is None else replace(found, table=None)
+
+
+def _descent(entries: Entries, at: int) -> Descent:
+    return Descent(int(entries.index[at]), int(entries.term[at]), int(entries.offset[at]) + lay.TERM_OFFSET)
+
+
+def survey(
+    disk: Disk,
+    path: str,
+    *,
+    read_all: bool = False,
+    progress: Progress = no_progress,
+    reader: Reader | None = None,
+) -> Survey:
+    """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files."""
+    found = Survey(disk, path, list_files(disk, path))
+    _read_index_files(found, read_all, progress, reader or partial(map, read_index_file))
+    _read_snapshot(found)
+    _find_range(found)
+    for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
+        _read_state(found, name)
+    _compare_states(found)
+    return found
+
+
+def _read_index_files(found: Survey, read_all: bool, progress: Progress, reader: Reader) -> None:
+    files = found.listing.index_files
+    total = sum(file.size for file in files)
+    done = 0
+    items = [Reading(found.disk, found.path, file, file is files[-1], read_all) for file in files]
+    for file, read in zip(files, reader(items), strict=True):
+        if read is not None:
+            found.reads[file.first] = IndexRead(file, read.table, read.damage, read.count)
+            _note_glance(found, file, read)
+        done += file.size
+        progress(done, total)
+
+
+def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
+    if read.closing:
+        message = "the file was being closed early; opening finishes it"
+        found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
+    if read.first is None:
         return
+    # Terms never descend in the log of a Raft peer; the format itself allows it.
     before = found.last_term if found.last_term is not None else 0
-    lower = np.flatnonzero(np.diff(entries.term, prepend=before) < 0)
-    found.last_term = int(entries.term[-1])
-    if len(lower):
-        at = int(lower[0])
-        term = int(entries.term[at])
-        message = f"index {int(entries.index[at])}: term {term} follows a higher one"
-        offset = int(entries.offset[at]) + lay.TERM_OFFSET
-        found.findings.append(Finding(Severity.NOTE, "term-order", message, file.name, offset))
+    lower = read.first if read.first.term < before else read.lower
+    found.last_term = read.last_term
+    if lower is not None:
+        message = f"index {lower.index}: term {lower.term} follows a higher one"
+        found.findings.append(Finding(Severity.NOTE, "term-order", message, file.name, lower.offset))
 
 
 def _read_snapshot(found: Survey) -> None:
@@ -275,3 +342,13 @@ def _compare_states(found: Survey) -> None:
     if applied is not None and found.reads and ends and applied.values["lastApplied"] > found.range.last:
         message = f"index {applied.values['lastApplied']} was applied and the log ends at {found.range.last}"
         found.findings.append(Finding(Severity.NOTE, "applied-beyond", message, lay.APPLIED_STATE_FILE))
+
+
+def checked_survey(disk: Disk, path: str, workers: Workers | None) -> Survey:
+    """A survey for whoever is about to remove files; workers, where they are given, read every entry of the rest."""
+    if workers is None:
+        found = survey(disk, path)
+    else:
+        found = survey(disk, path, read_all=True, reader=partial(workers.map, glance))
+    found.refuse_damage()
+    return found

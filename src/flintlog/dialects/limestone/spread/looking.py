@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.core.dialect import Progress, no_progress
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -194,12 +195,13 @@ class Looking:
         *,
         window_bytes: int = WINDOW_BYTES,
         samples: int = _SAMPLES,
+        progress: Progress = no_progress,
     ) -> None:
         self.files: dict[str, Looked] = {}
         self._workers = workers
         self._window_bytes = window_bytes
         self._samples = samples
-        self.survey = survey(disk, path, walker=self._walks)
+        self.survey = survey(disk, path, progress=progress, walker=self._walks)
 
     def _walks(self, found: Survey, names: Sequence[str]) -> Iterator[Walk]:
         active = {log.name for log in found.listing.logs if log.active}

@@ -76,6 +76,12 @@ class Spread:
             window_bytes=window_bytes,
         )
 
+    def facts(self) -> list[Facts]:
+        """What verify tells of the state, bucket by bucket in the order of keys."""
+        with self.exchange() as exchange:
+            found = exchange.map(functools.partial(facts, self.job))
+        return [found[bucket] for bucket in sorted(found)]
+
     def exchange(self) -> Exchange:
         """The winners of each bucket, with the workers."""
         return self._workers.exchange(

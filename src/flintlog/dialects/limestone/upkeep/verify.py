@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
+from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import files, tables
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.replay import Live, State, epoch_of
 from flintlog.dialects.limestone.scan import Snippets
+from flintlog.dialects.limestone.spread import Looking, Spread, walker
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
 
@@ -39,46 +43,75 @@ def inspect(disk: Disk, path: str) -> Inventory:
     return look(disk, path, glance, glance, _PASSING)
 
 
-def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
+def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
     """Every file and every record, the state that they make, and the blobs that it names."""
-    return look(
-        disk,
-        path,
-        lambda: _everything(survey(disk, path, progress=progress)),
-        lambda: _inventory(survey(disk, path), {}),
-        _PASSING,
-    )
+    if workers is None:
+        return look(
+            disk,
+            path,
+            lambda: _everything(survey(disk, path, progress=progress), _parts),
+            lambda: _inventory(survey(disk, path), {}),
+            _PASSING,
+        )
+    walks = walker(workers)
+
+    def everything() -> Inventory:
+        looking = Looking(workers, disk, path, progress=progress)
+        return _everything(looking.survey, lambda found: _parts_by_workers(workers, looking))
+
+    return look(disk, path, everything, lambda: _inventory(survey(disk, path, walker=walks), {}), _PASSING)
 
 
-def _everything(found: Survey) -> Inventory:
+# How much of the state is alive in a part of it, and which blobs its entries name: file, offset, number.
+_Part = tuple[int, int, Iterable[tuple[str, int, int]]]
+
+
+def _everything(found: Survey, parts_of: Callable[[Survey], Iterable[_Part]]) -> Inventory:
     facts: dict[str, object] = {}
     grave = (Severity.CORRUPT, Severity.UNSUPPORTED)
     if not any(finding.severity in grave for finding in found.findings):
-        facts, missing = _state_facts(found)
+        facts, missing = _state_facts(found, parts_of(found))
         found.findings += missing
     return _inventory(found, facts)
 
 
-def _state_facts(found: Survey) -> tuple[dict[str, object], list[Finding]]:
+def _state_facts(found: Survey, parts: Iterable[_Part]) -> tuple[dict[str, object], list[Finding]]:
     """How much is alive, and which blobs are named and not there."""
     keys = size = 0
-    state = State(found)
     there: dict[int, int] | None = None
     missing: list[Finding] = []
-    for live in state:
-        fields = tables.fields_of(state.views, live)
-        keys += len(live)
-        size += int(fields.value_length.sum())
-        for at in np.flatnonzero(fields.blob_count).tolist():
+    for part_keys, part_size, blobs in parts:
+        keys += part_keys
+        size += part_size
+        for name, offset, number in blobs:
             if there is None:
                 there = files.blobs(found.disk, found.path)
-            name, offset = state.names[int(live.file[at])], int(live.offset[at])
-            entry, _ = lay.decode(state.views[int(live.file[at])], offset)
-            for number in entry.blobs:
-                if number not in there and len(missing) < _BLOBS_NAMED_MAX:
-                    message = f"the entry names blob {number}, and {lay.blob_path(number)} is not there"
-                    missing.append(Finding(Severity.CORRUPT, "blob-missing", message, name, offset))
+            if number not in there and len(missing) < _BLOBS_NAMED_MAX:
+                message = f"the entry names blob {number}, and {lay.blob_path(number)} is not there"
+                missing.append(Finding(Severity.CORRUPT, "blob-missing", message, name, offset))
     return {"keys": keys, "value_bytes": size}, missing
+
+
+def _parts(found: Survey) -> Iterator[_Part]:
+    state = State(found)
+    for live in state:
+        fields = tables.fields_of(state.views, live)
+        yield len(live), int(fields.value_length.sum()), _blobs(state, live, fields.blob_count)
+
+
+def _blobs(state: State, live: Live, count: NDArray[Any]) -> Iterator[tuple[str, int, int]]:
+    for at in np.flatnonzero(count).tolist():
+        file, offset = int(live.file[at]), int(live.offset[at])
+        entry, _ = lay.decode(state.views[file], offset)
+        for number in entry.blobs:
+            yield state.names[file], offset, number
+
+
+def _parts_by_workers(workers: Workers, looking: Looking) -> Iterator[_Part]:
+    spread = Spread(workers, looking, epoch_of(looking.survey, None))
+    for part in spread.facts():
+        names = [(spread.files[file].name, offset, number) for file, offset, number in part.blobs]
+        yield part.keys, part.value_bytes, names
 
 
 def _inventory(found: Survey, facts: dict[str, object]) -> Inventory:

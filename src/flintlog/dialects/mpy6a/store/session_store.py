@@ -14,7 +14,7 @@ import numpy as np
 
 from flintlog.columns.payloads import Payloads
 from flintlog.core.finding import Finding
-from flintlog.dialects.mpy6a import batch, compaction, scan
+from flintlog.dialects.mpy6a import batch, compaction, scan, spread
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.compaction import Merge
@@ -44,10 +44,13 @@ from flintlog.dialects.mpy6a.store.session import (
     warn_exhausted,
 )
 from flintlog.disk import Disk
+from flintlog.disk import File as DiskFile
 from flintlog.errors import ClosedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintlog.core.workers import Workers
 
 FILE_BYTES = 64 << 20
 LOG_BYTES = 256 << 20
@@ -499,10 +502,11 @@ class SessionStore:
                 self._drop_if_read(work, tail)
                 self._engine.do(work, lay.Create(delay, due - delay))
 
-    def compact(self) -> int:
+    def compact(self, workers: Workers | None = None) -> int:
         """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
 
-        Files that sessions were handed out of since the store was opened stay as they are.
+        Files that sessions were handed out of since the store was opened stay as they are. `workers` write the merged
+        files, where they are given.
         """
         engine = self._engine
         with self._leading():
@@ -510,33 +514,33 @@ class SessionStore:
             merges = compaction.plan(engine.machine, self._file_bytes, self._reader.in_use())
             if not merges:
                 return 0
-            gone: list[str] = []
-            freed = 0
-            for merge in merges:
-                freed += merge.dead_bytes
-                gone += [file.name for file in merge.files]
-                name = self._write_merged(merge)
-                engine.machine.merge(self.last.following(), merge.files, name)
+            gone = [file.name for merge in merges for file in merge.files]
+            freed = sum(merge.dead_bytes for merge in merges)
+            if workers is None:
+                for merge in merges:
+                    self._put_merged(merge, None)
+            else:
+                with spread.merged_files(workers, engine.disk, self.path, merges) as written:
+                    for merge, file in zip(merges, written, strict=True):
+                        self._put_merged(merge, file)
             engine.rebase(engine.machine, gone)
         return freed
 
-    def _write_merged(self, merge: Merge) -> str:
+    def _put_merged(self, merge: Merge, written: DiskFile | None) -> None:
+        """Put a merged file, written here when nobody has done that, in the place of its files."""
         engine = self._engine
         # It counts as created when the first of them was. A name that this one never had tells a store which is
         # behind that its bytes are others.
         name = lay.name_behind(merge.files[0].name, {*engine.machine.files, *engine.disk.list(self.path)})
-
-        def chunks() -> Iterator[bytes]:
-            for file in merge.files:
-                with engine.disk.open(f"{self.path}/{file.name}") as opened:
-                    for begin, end in file.unread():
-                        yield from opened.chunks(begin, end)
-
+        place = f"{self.path}/{name}"
         with engine.failstop.guard():
-            engine.disk.publish(
-                f"{self.path}/{name}", chunks(), scratch=f"{self.path}/{SCRATCH_DATA}{lay.SCRATCH_SUFFIX}"
-            )
-        return name
+            if written is not None:
+                engine.disk.install(written, place)
+            else:
+                chunks = spread.chunks_of(engine.disk, self.path, merge)
+                scratch = f"{self.path}/{SCRATCH_DATA}{lay.SCRATCH_SUFFIX}"
+                engine.disk.publish(place, chunks, scratch=scratch)
+        engine.machine.merge(self.last.following(), merge.files, name)
 
     # Two stores
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flintlog.core.plan import Plan, Step
+from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import compaction
 from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.store import SessionStore
@@ -12,7 +13,7 @@ from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk
 
 
-def plan_compact(disk: Disk, path: str) -> Plan:
+def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     """Neighbouring files of one delay become one that holds what is not read."""
     found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
     found.refuse_damage()
@@ -23,7 +24,7 @@ def plan_compact(disk: Disk, path: str) -> Plan:
         if not steps:
             return "no file is worth merging"
         with SessionStore(path, strict=found.behind is None, disk=disk) as store:
-            freed = store.compact()
+            freed = store.compact(workers)
         return f"{len(steps)} file{'' if len(steps) == 1 else 's'} merged into {len(merges)}; {freed} bytes freed"
 
     facts = {

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from functools import partial
 
 from flintlog.core.dialect import Progress, no_progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.examine import read_records
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
@@ -38,11 +41,12 @@ def inspect(disk: Disk, path: str) -> Inventory:
     return look(disk, path, glance, glance, _PASSING)
 
 
-def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
+def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
     """Every file, every record, every operation, and whether they fit together."""
+    reader = None if workers is None else partial(workers.map, read_records)
 
     def everything(progress: Progress = no_progress) -> Inventory:
-        return _inventory(survey(disk, path, progress=progress))
+        return _inventory(survey(disk, path, progress=progress, reader=reader))
 
     return look(disk, path, lambda: everything(progress), everything, _PASSING)
 

@@ -7,7 +7,8 @@ lock is an advisory lock on `tflux.metadata`, which is where the original progra
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import REPAIR_SCRATCH
@@ -18,8 +19,8 @@ from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
-from flintlog.dialects.taskflux.survey import Survey, survey
-from flintlog.disk import Buffer, Disk, FailStop, take_lock, write_all
+from flintlog.dialects.taskflux.survey import Fit, Survey, survey
+from flintlog.disk import Buffer, Disk, FailStop, File, take_lock, write_all
 from flintlog.errors import DamageError, RefusedError, UnsupportedError
 
 _METADATA_SCRATCH = "metadata.new"
@@ -28,10 +29,13 @@ RECEIVED_SCRATCH = "snapshot.received"
 _SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH, REPAIR_SCRATCH)
 
 
+Look = Callable[..., Fit[Any]]
+
+
 class Engine:
     """An open directory. Its callers serialise the writing calls; every failure in one stops it for good."""
 
-    def __init__(self, disk: Disk, opening: Opening) -> None:
+    def __init__(self, disk: Disk, opening: Opening, look: Look = survey) -> None:
         self.disk = disk
         self.data = opening.data
         self.limits = opening.settings.limits
@@ -41,18 +45,18 @@ class Engine:
         was_there = self.disk.stat(metadata) is not None
         self._lock = take_lock(self.disk, metadata, "create", self.data)
         try:
-            self._open(opening, self._look(opening, was_there))
+            self._open(opening, self._look(opening, look, was_there))
         except BaseException:
             self._lock.close()
             raise
 
     # Opening
 
-    def _look(self, opening: Opening, was_there: bool) -> Survey:
+    def _look(self, opening: Opening, look: Look, was_there: bool) -> Fit[Any]:
         """What is here, or the reason why it stays closed; then not a byte of it has changed."""
         try:
             self.layout = self._layout(opening.edition)
-            found = survey(self.disk, self.data, layout=self.layout)
+            found = look(self.disk, self.data, layout=self.layout)
             found.refuse_damage()
         except (DamageError, RefusedError, UnsupportedError):
             if not was_there:
@@ -60,7 +64,7 @@ class Engine:
             raise
         return found
 
-    def _open(self, opening: Opening, found: Survey) -> None:
+    def _open(self, opening: Opening, found: Fit[Any]) -> None:
         self.log = SegmentLog(
             self.disk,
             self.data,
@@ -72,7 +76,7 @@ class Engine:
         self.snapshot_index = found.base.index
         self.snapshot_term = found.base.term
         self.healed = [finding for finding in found.findings if finding.severity is Severity.REPAIRABLE]
-        self.survey: Survey | None = found
+        self.survey: Fit[Any] | None = found
         # Names that a dead process left unsynced must not vanish under what is built on them.
         self.disk.sync_ancestors(self.log_directory)
         self.disk.sync_directory(self.log_directory)
@@ -96,7 +100,7 @@ class Engine:
             )
         return found or wanted or lay.DESIGNED
 
-    def _open_log(self, found: Survey) -> None:
+    def _open_log(self, found: Fit[Any]) -> None:
         tail = found.tail
         if tail is None:
             self.log.create(found.base.index + 1)
@@ -104,6 +108,8 @@ class Engine:
             older = [file.first for file in found.covered] + [
                 segment.first for segment in found.segments[:-1]
             ]
+            if not isinstance(tail, files.Segment):  # somebody else read it
+                tail = files.read_segment(self.disk, self.data, tail.file, self.layout, newest=True)
             self.log.open(older, tail)
 
     def _create_rest(self) -> None:
@@ -112,15 +118,18 @@ class Engine:
             self.disk.open(path, "create").close()
         self._publish_metadata(self.metadata)
 
-    def _make_scratch(self, found: Survey) -> None:
+    def _make_scratch(self, found: Fit[Any]) -> None:
         self.disk.make_passing_directory(self.scratch)
-        for name in _SCRATCH_FILES:
-            if f"{self.layout.scratch}/{name}" in found.listing.scratch:
+        for path in found.listing.scratch:
+            directory, name = posixpath.split(path)
+            if directory == self.layout.scratch and (
+                name in _SCRATCH_FILES or name.startswith(f"{_SNAPSHOT_SCRATCH}.")
+            ):
                 self.disk.unlink(posixpath.join(self.scratch, name))
 
     def take_survey(self) -> Survey:
         """What opening saw, once; it holds the whole log in memory, so nobody keeps it."""
-        assert self.survey is not None
+        assert isinstance(self.survey, Survey)
         found, self.survey = self.survey, None
         return found
 
@@ -178,8 +187,19 @@ class Engine:
         self.disk.publish(
             posixpath.join(self.data, lay.SNAPSHOT_FILE),
             chunks,
-            scratch=posixpath.join(self.scratch, _SNAPSHOT_SCRATCH),
+            scratch=self.snapshot_scratch,
         )
+
+    @property
+    def snapshot_scratch(self) -> str:
+        """Where a snapshot is written; whoever writes several adds a dot and a word."""
+        return posixpath.join(self.scratch, _SNAPSHOT_SCRATCH)
+
+    def install_snapshot(self, file: File, state: State) -> None:
+        """Put a snapshot that was written to a scratch file in the place of the old one."""
+        with self.failstop.guard():
+            self.disk.install(file, posixpath.join(self.data, lay.SNAPSHOT_FILE))
+        self.snapshot_index, self.snapshot_term = state.index, state.term
 
     def snapshot_due(self, commit_index: int) -> bool:
         """Do the notes' rules ask for a snapshot?"""

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 from fastcrc import crc32
+from numpy.typing import NDArray
 
 from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout
-from flintlog.dialects.taskflux.state import Pointers, State
+from flintlog.dialects.taskflux.state import Ints, Pointers, State
 from flintlog.errors import RefusedError
 
 _CHUNK_BYTES = 8 << 20
-_RECORD_HEAD = 20
+RECORD_HEAD = 20
 
 
 def encode_snapshot(state: State, layout: Layout) -> Iterator[bytes | bytearray]:
@@ -25,7 +26,7 @@ def encode_snapshot(state: State, layout: Layout) -> Iterator[bytes | bytearray]
     among equal keys.
     """
     size = state_size(state)
-    _check_fits(state, layout, size)
+    check_fits(state, layout, size)
     yield layout.encode_snapshot_header(state.index, state.term, size)
     checksum = 0xFFFFFFFF
     for chunk in _state_chunks(state):
@@ -39,11 +40,12 @@ def state_size(state: State) -> int:
     size = 4
     for queue in state.queues:
         size += len(lay.encode_queue_header(queue.spec, queue.last_id, 0))
-        size += int(queue.records.payload_length.sum()) + _RECORD_HEAD * len(queue.records)
+        size += int(queue.records.payload_length.sum()) + RECORD_HEAD * len(queue.records)
     return size
 
 
-def _check_fits(state: State, layout: Layout, size: int) -> None:
+def check_fits(state: State, layout: Layout, size: int) -> None:
+    """Refuse a state that no snapshot can hold."""
     if size > lay.STATE_SIZE_MAX:
         raise RefusedError(
             f"the state takes {size} bytes and a snapshot holds at most {lay.STATE_SIZE_MAX}",
@@ -60,7 +62,7 @@ def _state_chunks(state: State) -> Iterator[bytes | bytearray]:
     yield struct.pack(">i", len(state.queues))
     for queue in state.queues:
         yield lay.encode_queue_header(queue.spec, queue.last_id, len(queue.records))
-        ends = np.cumsum(queue.records.payload_length + _RECORD_HEAD)
+        ends = np.cumsum(queue.records.payload_length + RECORD_HEAD)
         begin = 0
         while begin < len(queue.records):
             done = int(ends[begin - 1]) if begin else 0
@@ -70,22 +72,27 @@ def _state_chunks(state: State) -> Iterator[bytes | bytearray]:
 
 
 def _records(state: State, records: Pointers) -> bytearray:
-    starts = offsets_of(records.payload_length + _RECORD_HEAD)
+    starts = offsets_of(records.payload_length + RECORD_HEAD)
     chunk = bytearray(int(starts[-1]))
     out = np.frombuffer(chunk, np.uint8)
-    heads = np.empty((len(records), _RECORD_HEAD), np.uint8)
-    heads[:, 0:8] = records.id.astype(">i8").view(np.uint8).reshape(-1, 8)
-    heads[:, 8:16] = records.key.astype(">i8").view(np.uint8).reshape(-1, 8)
-    heads[:, 16:20] = records.payload_length.astype(">i4").view(np.uint8).reshape(-1, 4)
-    out[(starts[:-1, None] + np.arange(_RECORD_HEAD)).ravel()] = heads.ravel()
+    fill_heads(out, starts[:-1], records)
     buffers = [*(source.buffer for source in state.sources), state.snapshot]
     for which in np.unique(records.source):
         mine = np.flatnonzero(records.source == which)
         copy_ranges(
             out,
-            starts[mine] + _RECORD_HEAD,
+            starts[mine] + RECORD_HEAD,
             buffers[which],
             records.payload[mine],
             records.payload_length[mine],
         )
     return chunk
+
+
+def fill_heads(out: NDArray[np.uint8], starts: Ints, records: Pointers) -> None:
+    """Write what stands before each payload."""
+    heads = np.empty((len(records), RECORD_HEAD), np.uint8)
+    heads[:, 0:8] = records.id.astype(">i8").view(np.uint8).reshape(-1, 8)
+    heads[:, 8:16] = records.key.astype(">i8").view(np.uint8).reshape(-1, 8)
+    heads[:, 16:20] = records.payload_length.astype(">i4").view(np.uint8).reshape(-1, 4)
+    out[(starts[:, None] + np.arange(RECORD_HEAD)).ravel()] = heads.ravel()

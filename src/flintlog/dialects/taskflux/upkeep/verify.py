@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
+from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import finding_of
+from flintlog.dialects.taskflux.files import bad_creates, finding_of
+from flintlog.dialects.taskflux.spread.joining import replayed
+from flintlog.dialects.taskflux.spread.looking import Looked, Place, looked
 from flintlog.dialects.taskflux.state import State
-from flintlog.dialects.taskflux.survey import Survey, survey
+from flintlog.dialects.taskflux.survey import Fit, Survey, survey
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
-_CREATE = ord("C")
 _PASSING = {"torn-tail", "torn-header", "metadata-missing", "segment-gap", "segment-overlap", "log-start"}
 
 
@@ -28,38 +31,52 @@ def inspect(disk: Disk, data: str) -> Inventory:
     return look(disk, data, glance, glance, _PASSING)
 
 
-def verify(disk: Disk, data: str, progress: Progress) -> Inventory:
+def verify(disk: Disk, data: str, progress: Progress, workers: Workers | None = None) -> Inventory:
     """Every file, every record, every delta, and whether they make a state."""
+    if workers is not None:
+        return _verify_by(workers, disk, data, progress)
 
     def everything() -> Inventory:
         found = survey(disk, data, read_all=True, progress=progress)
-        found.findings += _bad_creates(found)
+        # Replay decodes the queues that are alive at the end; here all that were ever created.
+        for segment in found.segments:
+            found.findings += bad_creates(segment, found.layout)
         return _inventory(found)
 
     return look(disk, data, everything, lambda: _inventory(survey(disk, data)), _PASSING)
 
 
-def _bad_creates(found: Survey) -> list[Finding]:
-    """Replay decodes the queues that are alive at the end; here all that were ever created."""
-    findings = []
-    for segment in found.segments:
-        for at in np.flatnonzero(segment.records.operation == _CREATE).tolist():
-            begin = int(segment.records.offset[at]) + found.layout.record_header_size
-            try:
-                lay.decode_create(bytes(segment.view[begin : begin + int(segment.records.length[at])]))
-            except DamageError as error:
-                error.file, error.offset = segment.file.name, int(segment.records.offset[at])
-                error.message = f"LSN {segment.first + at}: creates no queue: {error.message}"
-                findings.append(finding_of(error))
-    return findings
+def _verify_by(workers: Workers, disk: Disk, data: str, progress: Progress) -> Inventory:
+    """The same by workers."""
+
+    def glance(**how: Any) -> Fit[Looked]:
+        return looked(workers, disk, data, **how)
+
+    def judged(found: Fit[Looked]) -> Inventory:
+        place = Place(disk, data, found.layout)
+        return _inventory_of(
+            found, *_judged(found, lambda: replayed(workers, place, found, notes=True).state)
+        )
+
+    def everything() -> Inventory:
+        found = glance(read_all=True, progress=progress)
+        for segment in found.segments:
+            found.findings += segment.bad_creates
+        return judged(found)
+
+    return look(disk, data, everything, lambda: judged(glance()), _PASSING)
 
 
 def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
     """Replay what the survey read; what stands in the way of it is a finding, what is odd is a note."""
+    return _judged(found, found.replayed)
+
+
+def _judged(found: Fit[Any], replay: Callable[[], State]) -> tuple[State | None, list[Finding]]:
     if any(finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for finding in found.findings):
         return None, []  # the entries behind damage mean nothing without those before them
     try:
-        state = found.replayed()
+        state = replay()
     except DamageError as error:
         return None, [finding_of(error)]
     notes = [Finding(Severity.NOTE, note.code, note.message, note.file, note.offset) for note in state.notes]
@@ -67,7 +84,10 @@ def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
 
 
 def _inventory(found: Survey) -> Inventory:
-    state, more = judge_state(found)
+    return _inventory_of(found, *judge_state(found))
+
+
+def _inventory_of(found: Fit[Any], state: State | None, more: list[Finding]) -> Inventory:
     known = {(finding.file, finding.offset) for finding in found.findings}
     found.findings += [finding for finding in more if (finding.file, finding.offset) not in known]
     found.findings += _odd_files(found)
@@ -83,7 +103,7 @@ def _inventory(found: Survey) -> Inventory:
     )
 
 
-def _odd_files(found: Survey) -> list[Finding]:
+def _odd_files(found: Fit[Any]) -> list[Finding]:
     odd = (
         ("leftover", "left over from an unfinished removal; a snapshot covers it", found.leftovers),
         ("scratch", "left over in the scratch directory", found.listing.scratch),
@@ -92,7 +112,7 @@ def _odd_files(found: Survey) -> list[Finding]:
     return [Finding(Severity.NOTE, code, message, name) for code, message, names in odd for name in names]
 
 
-def _items(found: Survey) -> list[FileItem]:
+def _items(found: Fit[Any]) -> list[FileItem]:
     items = []
     read = {segment.first: segment for segment in found.segments}
     files = found.listing.segments
@@ -125,7 +145,7 @@ def _items(found: Survey) -> list[FileItem]:
     return items
 
 
-def _facts(found: Survey, state: State | None) -> dict[str, object]:
+def _facts(found: Fit[Any], state: State | None) -> dict[str, object]:
     facts: dict[str, object] = {
         "term": found.metadata.term if found.metadata else None,
         "vote": found.metadata.vote if found.metadata else None,

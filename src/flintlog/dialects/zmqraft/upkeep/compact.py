@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from flintlog.core.plan import Plan, Step
+from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft.files import IndexName
 from flintlog.dialects.zmqraft.store import RaftStore
-from flintlog.dialects.zmqraft.survey import Survey, survey
+from flintlog.dialects.zmqraft.survey import Survey, checked_survey
 from flintlog.disk import Disk
 
 
-def plan_compact(disk: Disk, path: str) -> Plan:
+def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     """Every file below the one that holds the snapshot's index goes."""
-    found = survey(disk, path)
-    found.refuse_damage()
+    found = checked_survey(disk, path, workers)
     index = found.snapshot.index if found.snapshot else 0
     covered = covered_files(found, index)
     steps = removals(covered, index)

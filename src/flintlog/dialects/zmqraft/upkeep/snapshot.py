@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from flintlog.core.dialect import GivenState
 from flintlog.core.plan import Plan, Step
+from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.store import RaftStore
-from flintlog.dialects.zmqraft.survey import survey
+from flintlog.dialects.zmqraft.survey import checked_survey
 from flintlog.dialects.zmqraft.upkeep.compact import covered_files, removals, removed
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
 
 
-def plan_snapshot(disk: Disk, path: str, index: int | None, given: GivenState | None) -> Plan:
+def plan_snapshot(
+    disk: Disk, path: str, index: int | None, given: GivenState | None, workers: Workers | None = None
+) -> Plan:
     """The state after `index` takes the place of the snapshot, and the files that it covers go."""
     if given is None:
         raise UsageError(
             "only the application knows the state of a zmqraft log",
             advice="Give it: --as-of INDEX --data FILE; `flintlog compact` needs none",
         )
-    found = survey(disk, path)
-    found.refuse_damage()
+    found = checked_survey(disk, path, workers)
     present = found.snapshot.index if found.snapshot else 0
     last = found.range.last
     if not last:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from functools import partial
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
+from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, IndexRead, Survey, survey
+from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, IndexRead, Survey, glance, survey
 from flintlog.disk import Disk
 
 _PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap"}
@@ -19,19 +21,20 @@ _PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap"}
 def inspect(disk: Disk, path: str) -> Inventory:
     """Files, roles, ranges; reads the heads of index files."""
 
-    def glance() -> Inventory:
+    def quick() -> Inventory:
         return _inventory(survey(disk, path))
 
-    return look(disk, path, glance, glance, _PASSING)
+    return look(disk, path, quick, quick, _PASSING)
 
 
-def verify(disk: Disk, path: str, progress: Progress) -> Inventory:
+def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
     """Every file and every entry, and whether they make a log."""
+    reader = None if workers is None else partial(workers.map, glance)
     return look(
         disk,
         path,
-        lambda: _inventory(survey(disk, path, read_all=True, progress=progress)),
-        lambda: _inventory(survey(disk, path)),
+        lambda: _inventory(survey(disk, path, read_all=True, progress=progress, reader=reader)),
+        lambda: _inventory(survey(disk, path, reader=reader)),
         _PASSING,
     )
 

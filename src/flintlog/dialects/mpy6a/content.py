@@ -1,0 +1,52 @@
+"""The bytes of one data file as operations see it: those that stand in the operation log only included."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from flintlog.dialects.mpy6a.replay import File
+from flintlog.disk import Disk
+
+
+def view_of(disk: Disk, path: str, *, copy: bool) -> memoryview:
+    """The bytes of a file, none when it is not there; one that may be cut meanwhile is copied."""
+    if disk.stat(path) is None:
+        return memoryview(b"")
+    with disk.open(path) as file:
+        return file.view(copy=copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A data file and what may be missing at its end. It travels to a task."""
+
+    disk: Disk
+    path: str
+    file: File
+    synced: int = 0  # what follows is `missing`, whatever the file says
+    missing: bytes = b""
+
+    @property
+    def place(self) -> str:
+        return posixpath.join(self.path, self.file.name)
+
+    def view(self) -> memoryview:
+        """All bytes up to the length of the file."""
+        view = view_of(self.disk, self.place, copy=self.file.written)
+        if not self.missing or view[self.synced : self.file.length] == self.missing:
+            return view[: self.file.length]
+        return memoryview(b"".join((view[: self.synced], self.missing)))
+
+    def part(self, begin: int, end: int) -> memoryview:
+        """Some bytes."""
+        if not self.missing:
+            return self._read(begin, end)
+        missing = memoryview(self.missing)[max(begin - self.synced, 0) : max(end - self.synced, 0)]
+        if begin >= self.synced:
+            return missing
+        return memoryview(b"".join((self._read(begin, min(end, self.synced)), missing)))
+
+    def _read(self, begin: int, end: int) -> memoryview:
+        with self.disk.open(self.place) as file:
+            return memoryview(file.pread(end - begin, begin))
