@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from flintlog.core.backup.copying import Identity, Known, fill, identities, known_files, new_place
+from flintlog.core.backup.copying import Identity, fill, identities, known_files, new_place
 from flintlog.core.backup.listing import Backup, Copied, read_list, timestamp, write_list
 from flintlog.core.backup.picture import ChangedError, Picture
 from flintlog.core.backup.restoring import prove
@@ -19,6 +19,7 @@ from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError,
 
 _ATTEMPTS = 12
 _PAUSE_SECONDS = 0.02
+_ANEW = "Begin anew with --full, or choose another place"
 _NUMBER = re.compile(r"[0-9]{4,9}")
 
 
@@ -72,9 +73,9 @@ def take_backup(
         raise UsageError("the backup would be inside the log directory", file=place)
     with _place(disk, place, dry_run=dry_run):
         there = backups_in(disk, place)
-        known = _known(disk, log, path, place, there, full=full)
+        earlier = _earlier(log, path, place, there, full=full)
         name = f"{max((int(name) for name, _ in there), default=0) + 1:04d}"
-        return _until_it_fits(disk, log, path, posixpath.join(place, name), known, dry_run, progress)
+        return _until_it_fits(disk, log, path, posixpath.join(place, name), earlier, dry_run, progress)
 
 
 @contextmanager
@@ -97,17 +98,10 @@ def _place(disk: Disk, place: str, *, dry_run: bool) -> Iterator[None]:
         lock.close()
 
 
-def _known(
-    disk: Disk,
-    log: Dialect,
-    path: str,
-    place: str,
-    there: list[tuple[str, Backup | FlintlogError]],
-    *,
-    full: bool,
-) -> Known:
-    """What the backups of a place hold; they must be of this log."""
-    edition = log.edition(disk, path)
+def _earlier(
+    log: Dialect, path: str, place: str, there: list[tuple[str, Backup | FlintlogError]], *, full: bool
+) -> list[tuple[str, Backup]]:
+    """The backups of a place to build on; all must be of this dialect."""
     good: list[tuple[str, Backup]] = []
     for name, backup in there:
         at = posixpath.join(place, name)
@@ -118,28 +112,27 @@ def _known(
                     file=at,
                     advice="Choose another place for this log",
                 )
-            if full or backup.edition == edition:
-                good.append((at, backup))
-                continue
-            problem: FlintlogError = RefusedError(
-                f"the backup is of the {backup.edition} edition, and the log of the {edition} one", file=at
-            )
-        else:
-            problem = backup
-        if not full:
-            problem.advice = "Begin anew with --full, or choose another place"
-            raise problem
-    return Known() if full else known_files(good)
+            good.append((at, backup))
+        elif not full:
+            backup.advice = _ANEW
+            raise backup
+    return [] if full else good
 
 
 def _until_it_fits(
-    disk: Disk, log: Dialect, path: str, target: str, known: Known, dry_run: bool, progress: Progress
+    disk: Disk,
+    log: Dialect,
+    path: str,
+    target: str,
+    earlier: list[tuple[str, Backup]],
+    dry_run: bool,
+    progress: Progress,
 ) -> Taken:
     seen: tuple[object, ...] = ()
     for attempt in range(_ATTEMPTS):
         before = identities(disk, path)
         try:
-            return _take(disk, log, path, target, known, dry_run, before, progress)
+            return _take(disk, log, path, target, earlier, dry_run, before, progress)
         except ChangedError:
             pass
         except DamageError as error:
@@ -164,12 +157,20 @@ def _take(
     log: Dialect,
     path: str,
     target: str,
-    known: Known,
+    earlier: list[tuple[str, Backup]],
     dry_run: bool,
     before: dict[str, Identity],
     progress: Progress,
 ) -> Taken:
     picture = log.picture(disk, path)
+    for at, backup in earlier:
+        if backup.edition != picture.edition:
+            raise RefusedError(
+                f"the backup is of the {backup.edition} edition, and the log of the {picture.edition} one",
+                file=at,
+                advice=_ANEW,
+            )
+    known = known_files(earlier)
     inside = "" if picture.path == path else posixpath.relpath(picture.path, path) + "/"
     expected = {name.removeprefix(inside): one for name, one in before.items() if name.startswith(inside)}
     name = posixpath.basename(target)

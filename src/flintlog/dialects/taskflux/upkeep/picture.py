@@ -7,8 +7,8 @@ import posixpath
 from flintlog.core.backup.picture import Part, Picture, check_position
 from flintlog.core.position import Position
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import Segment
-from flintlog.dialects.taskflux.survey import survey
+from flintlog.dialects.taskflux.files import METADATA_SIZE_MAX, Segment
+from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 
@@ -33,10 +33,10 @@ def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
     parts += [_segment(segment, last) for segment in kept[-1:]]
     if found.listing.snapshot_size:
         parts.append(Part(lay.SNAPSHOT_FILE, found.listing.snapshot_size))
-    for name in (lay.SETTINGS_FILE, lay.METADATA_FILE):
-        stat = disk.stat(posixpath.join(data, name))
-        if stat is not None and not stat.is_directory:
-            parts.append(Part(name, stat.size))
+    settings = disk.stat(posixpath.join(data, lay.SETTINGS_FILE))
+    if settings is not None:
+        parts.append(Part(lay.SETTINGS_FILE, settings.size))
+    parts.append(Part(lay.METADATA_FILE, head=_metadata(disk, found)))
     return Picture(
         data,
         found.layout.edition,
@@ -45,6 +45,15 @@ def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
         (last,) if last >= 0 else None,
         tuple(parts),
     )
+
+
+def _metadata(disk: Disk, found: Survey) -> bytes:
+    """Term and vote as they are now; where there are none, those that an opening store begins with."""
+    if found.metadata is not None:
+        place = posixpath.join(found.listing.data, lay.METADATA_FILE)
+        return disk.read(place, METADATA_SIZE_MAX)[: found.layout.metadata_size]
+    term = found.last_term + 1 if found.last >= 0 else lay.TERM_FIRST
+    return found.layout.encode_metadata(term, None)
 
 
 def _segment(segment: Segment, last: int) -> Part:
