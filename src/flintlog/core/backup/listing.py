@@ -98,11 +98,10 @@ def write_list(disk: Disk, directory: str, backup: Backup) -> None:
 
 
 def read_list(disk: Disk, path: str) -> Backup:
-    """The list of a backup, which is durable then: whoever made it may have died before its name was."""
+    """The list of a backup."""
     place = posixpath.join(path, BACKUP_FILE)
     if disk.stat(place) is None:
         raise RefusedError("there is no backup here", file=path, advice=f"A backup has a {BACKUP_FILE}")
-    disk.sync_ancestors(path)
     try:
         content = json.loads(disk.read(place, _LIST_SIZE_MAX))
         if content["format"] != _FORMAT:
