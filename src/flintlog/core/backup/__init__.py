@@ -14,7 +14,14 @@ from flintlog.core.backup.copying import Known, fill, known_files, new_place
 from flintlog.core.backup.listing import BACKUP_FILE, Backup, Copied, read_list, write_list
 from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
 from flintlog.core.backup.place import Taken, backups_in, check_place, take_backup
-from flintlog.core.backup.restoring import Checked, check_backup, choose, plan_restore, restore_backup
+from flintlog.core.backup.restoring import (
+    Checked,
+    check_backup,
+    choose,
+    plan_restore,
+    restore_backup,
+    verify_backup,
+)
 
 __all__ = [
     "BACKUP_FILE",
@@ -38,5 +45,6 @@ __all__ = [
     "read_list",
     "restore_backup",
     "take_backup",
+    "verify_backup",
     "write_list",
 ]

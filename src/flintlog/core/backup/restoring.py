@@ -46,6 +46,7 @@ def check_backup(
     `chain` are the backups that this one builds on; None: those beside it that its list names.
     """
     backup = read_list(disk, path)
+    disk.sync_ancestors(path)  # whoever made it may have died before its name was durable
     if chain is None:
         names = {item.held_by for item in backup.files if item.held_by is not None}
         chain = [posixpath.join(posixpath.dirname(path), posixpath.basename(name)) for name in sorted(names)]
