@@ -13,6 +13,7 @@ from tests.limestone.directories import Directory, session
 from flintlog.core.backup import BACKUP_FILE
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import survey
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.limestone.store import Datastore, back_up, backup, restore, restore_files
@@ -96,6 +97,22 @@ def test_the_epoch_is_that_of_the_files_and_not_of_a_moment_later(store, tmp_pat
     assert store.durable_epoch == 2
     restore(tmp_path / "backup", tmp_path / "new")
     assert keys_of(tmp_path / "new") == {"a"}
+
+
+def test_an_epoch_file_that_is_rotated_while_it_is_read_is_read_again(store, tmp_path, monkeypatch):
+    """Between its listing and its reading the name `epoch` becomes that of an empty file."""
+    put(store, "a")
+    real = survey._read_epochs
+    rotated = []
+
+    def read_epochs(found, listing):
+        if not rotated:
+            rotated.append(store.rotate())
+        real(found, listing)
+
+    monkeypatch.setattr(survey, "_read_epochs", read_epochs)
+    assert survey.survey(Disk(), str(tmp_path / "log")).durable == 1
+    assert rotated
 
 
 def test_a_compaction_waits_for_the_copy_and_channels_do_not(store, tmp_path):

@@ -192,6 +192,11 @@ def _survey(
     epochs = list_files(disk, path)
     _read_epochs(found, epochs)
     found.listing = list_files(disk, path)
+    if found.listing.epochs.keys() != epochs.epochs.keys():
+        # The file that was read as the newest may be the empty one behind it.
+        raise VanishedError(
+            "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
+        )
     _read_manifest(found)
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found
