@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.limestone.directories import Directory, session
 
-from flintlog.core.backup import BACKUP_FILE
+from flintlog.core.backup import BACKUP_FILE, take_backup
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import survey
@@ -113,6 +113,32 @@ def test_an_epoch_file_that_is_rotated_while_it_is_read_is_read_again(store, tmp
     monkeypatch.setattr(survey, "_read_epochs", read_epochs)
     assert survey.survey(Disk(), str(tmp_path / "log")).durable == 1
     assert rotated
+
+
+def test_a_log_that_is_rotated_while_it_is_read_is_not_taken_for_an_empty_one(store, tmp_path, monkeypatch):
+    """The name of the log is that of a new one when it is read, in which nothing is durable."""
+    channel = store.channel()
+    real = survey._walk_all
+    rotated = []
+
+    def put_again(key):
+        with channel.session() as session:
+            session.put(1, key, b"v")
+        store.switch_epoch()
+
+    def walk_all(*arguments):
+        if not rotated:
+            rotated.append(store.rotate())
+            put_again(b"later")
+        real(*arguments)
+
+    put_again(b"a")
+
+    monkeypatch.setattr(survey, "_walk_all", walk_all)
+    take_backup(Disk(), str(tmp_path / "log"), str(tmp_path / "place"))
+    assert rotated
+    restore(tmp_path / "place" / "0001", tmp_path / "new")
+    assert "a" in keys_of(tmp_path / "new")
 
 
 def test_a_compaction_waits_for_the_copy_and_channels_do_not(store, tmp_path):

@@ -175,7 +175,7 @@ def _copy(
 
 
 def _chunks(disk: Disk, path: str, part: Part, expected: Mapping[str, Identity] | None) -> Iterator[Buffer]:
-    if not part.needs_file:
+    if part.made:
         yield from part.chunks(None)
         return
     with disk.open(posixpath.join(path, part.name)) as file:

@@ -18,19 +18,17 @@ class ChangedError(RefusedError):
 class Part:
     """One file: `head`, then the bytes of the file behind it up to `size`, then `tail`.
 
-    `born` tells files apart that had the same name one after the other, where a log knows.
+    One that is `made` does not come from a file in the directory. That also tells it from one of which no byte counts:
+    which file that is matters, because another one under its name may have some. `born` tells files apart that had the
+    same name one after the other, where a log knows.
     """
 
     name: str
     size: int = 0
     head: bytes = b""
     tail: tuple[Buffer, ...] = ()
+    made: bool = False
     born: tuple[int, ...] = ()
-
-    @property
-    def needs_file(self) -> bool:
-        """Are bytes of the file in the directory needed?"""
-        return self.size > len(self.head)
 
     @property
     def length(self) -> int:
@@ -41,7 +39,7 @@ class Part:
         if self.head:
             yield self.head
         if file is not None:
-            left = self.size - len(self.head)
+            left = max(self.size - len(self.head), 0)
             for chunk in file.chunks(len(self.head), self.size):
                 left -= len(chunk)
                 yield chunk

@@ -195,7 +195,7 @@ def _take(
 
 def _refuse_other_births(disk: Disk, log: Dialect, path: str, picture: Picture) -> None:
     """A name that was given out again while files were copied means another file."""
-    births = {part.name: part.born for part in picture.parts if part.born and part.needs_file}
+    births = {part.name: part.born for part in picture.parts if part.born and not part.made}
     if not births:
         return
     now = {part.name: part.born for part in log.picture(disk, path).parts}

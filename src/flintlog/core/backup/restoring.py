@@ -45,8 +45,7 @@ def check_backup(
 
     `chain` are the backups that this one builds on; None: those beside it that its list names.
     """
-    backup = read_list(disk, path)
-    disk.sync_ancestors(path)  # whoever made it may have died before its name was durable
+    backup = _read_durable(disk, path)
     if chain is None:
         names = {item.held_by for item in backup.files if item.held_by is not None}
         chain = [posixpath.join(posixpath.dirname(path), posixpath.basename(name)) for name in sorted(names)]
@@ -65,9 +64,16 @@ def check_backup(
     return Checked(path, backup, files)
 
 
+def _read_durable(disk: Disk, path: str) -> Backup:
+    """A list whose name is durable then: whoever made the backup may have died before it was."""
+    backup = read_list(disk, path)
+    disk.sync_ancestors(path)
+    return backup
+
+
 def read_of_kind(disk: Disk, place: str, name: str, edition: str | None) -> Backup:
     """The list of a backup that stands in a chain of this dialect and edition."""
-    held = read_list(disk, place)
+    held = _read_durable(disk, place)
     if held.dialect != name:
         raise RefusedError(f"this is a backup of a {held.dialect} log, and the chain of {name}", file=place)
     if held.edition != edition:

@@ -179,9 +179,15 @@ def survey(
             if attempt + 1 == _ATTEMPTS:
                 raise
             continue
-        if _catalog_bytes(disk, path) == catalogs:
+        if _catalog_bytes(disk, path) == catalogs and not _has_rotated(found):
             break
     return found
+
+
+def _has_rotated(found: Survey) -> bool:
+    """Was a log rotated since the names were listed? Then another file was read under its old name."""
+    known = {log.name for log in found.listing.logs}
+    return any(lay.ROTATED_NAME.fullmatch(name) and name not in known for name in found.disk.list(found.path))
 
 
 def _survey(

@@ -35,8 +35,6 @@ def back_up(store: Datastore, target: Path, *, since: Sequence[Path] = ()) -> Ba
     disk = store.disk
     places = [disk.resolve(place) for place in since]
     known = known_files([(place, read_of_kind(disk, place, _DIALECT, store.edition)) for place in places])
-    for place in places:
-        disk.sync_ancestors(place)  # whoever made it may have died before its name was durable
     with new_place(disk, disk.resolve(target)) as building, store.held() as epoch:
         names = [(name, _size(disk, posixpath.join(store.path, name))) for name in _names(disk, store.path)]
         picture = make_picture(survey(disk, store.path, walk=False), epoch, names)

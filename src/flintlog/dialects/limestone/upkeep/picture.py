@@ -47,10 +47,10 @@ def make_picture(
     parts = [Part(name, size) for name, size in names]
     parts += [Part(lay.blob_path(number), size) for number, size in sorted(files.blobs(disk, path).items())]
     if found.catalog_name is not None:
-        parts.append(Part(lay.CATALOG_FILE, head=found.catalog.encode()))
-    parts.append(Part(lay.EPOCH_FILE, head=lay.encode_durable(epoch) if epoch else b""))
+        parts.append(Part(lay.CATALOG_FILE, head=found.catalog.encode(), made=True))
+    parts.append(Part(lay.EPOCH_FILE, head=lay.encode_durable(epoch) if epoch else b"", made=True))
     manifest = disk.read(posixpath.join(path, found.manifest_name), lay.MANIFEST_SIZE_MAX)
-    parts.append(Part(lay.MANIFEST_FILE, head=manifest))
+    parts.append(Part(lay.MANIFEST_FILE, head=manifest, made=True))
     low = max(found.low, 0) if first is None else first
     return Picture(path, found.edition, found.manifest.version, (low,), (epoch,), tuple(parts))
 

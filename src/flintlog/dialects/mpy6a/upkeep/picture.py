@@ -30,11 +30,13 @@ def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
             raise UsageError(f"the log reaches to {now.machine.last}, not to {StateID(*as_of)}", file=path)
         found = survey_at(now, StateID(*as_of))
     assert found.behind is not None and found.log is not None
-    parts = [_data(now, found.behind, file) for file in found.machine.files.values()]
+    behind = found.behind
+    parts = [_data(now, behind, file) for file in found.machine.files.values()]
     if found.machine.exhausted:
-        parts.append(Part(lay.EXHAUSTED_FILE, found.behind.exhausted, tail=tuple(found.behind.set_aside)))
-    parts.append(Part(lay.SNAPSHOT_FILE, head=lay.encode_snapshot(found.behind.descriptors)))
-    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(found.behind.changes)))
+        aside = behind.exhausted
+        parts.append(Part(lay.EXHAUSTED_FILE, aside, tail=tuple(behind.set_aside), made=not aside))
+    parts.append(Part(lay.SNAPSHOT_FILE, head=lay.encode_snapshot(behind.descriptors), made=True))
+    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(behind.changes), made=True))
     parts.append(Part(lay.OPERATIONS_FILE, _end(found)))
     return Picture(
         path, None, None, tuple(found.first or found.machine.last), tuple(found.machine.last), tuple(parts)
@@ -51,7 +53,7 @@ def _data(now: Survey, behind: Behind, file: File) -> Part:
             advice="Give a later position, or restore an older backup",
         )
     tail = tuple(behind.tails.get(file.name, ()))
-    return Part(file.name, synced, tail=tail, born=tuple(file.id))
+    return Part(file.name, synced, tail=tail, made=not synced, born=tuple(file.id))
 
 
 def _end(found: Survey) -> int:
@@ -78,7 +80,8 @@ def _strict(found: Survey, as_of: Position | None) -> Picture:
     if lay.SNAPSHOT_FILE in known:
         parts.append(Part(lay.SNAPSHOT_FILE, known[lay.SNAPSHOT_FILE]))
     parts.append(Part(lay.CHANGES_FILE, 0 if found.log is None else found.log.end))
-    parts += [Part(file.name, file.length, born=tuple(file.id)) for file in found.machine.files.values()]
+    for file in found.machine.files.values():
+        parts.append(Part(file.name, file.length, made=not file.length, born=tuple(file.id)))
     if lay.EXHAUSTED_FILE in known:
         parts.append(Part(lay.EXHAUSTED_FILE, found.machine.exhausted))
     return Picture(found.path, None, None, tuple(last), tuple(last), tuple(parts))

@@ -36,7 +36,7 @@ def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
     settings = disk.stat(posixpath.join(data, lay.SETTINGS_FILE))
     if settings is not None:
         parts.append(Part(lay.SETTINGS_FILE, settings.size))
-    parts.append(Part(lay.METADATA_FILE, head=_metadata(disk, found)))
+    parts.append(Part(lay.METADATA_FILE, head=_metadata(disk, found), made=True))
     return Picture(
         data,
         found.layout.edition,

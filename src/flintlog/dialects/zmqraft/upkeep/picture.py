@@ -40,7 +40,7 @@ def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
     raft = _read(disk, path, lay.RAFT_STATE_FILE)
     if raft is not None:
         end = load(raft, PROPERTIES_OF[lay.RAFT_STATE_FILE], lay.RAFT_STATE_FILE).end
-        parts.append(Part(lay.RAFT_STATE_FILE, head=raft[:end]))
+        parts.append(Part(lay.RAFT_STATE_FILE, head=raft[:end], made=True))
     return Picture(path, None, None, (base,), (last,), tuple(parts))
 
 
@@ -68,8 +68,8 @@ def _applied(raw: bytes, last: int) -> Part:
     """What was applied, as far as the copy has it."""
     loaded = load(raw, PROPERTIES_OF[lay.APPLIED_STATE_FILE], lay.APPLIED_STATE_FILE)
     if loaded.values["lastApplied"] <= last:
-        return Part(lay.APPLIED_STATE_FILE, head=raw[: loaded.end])
-    return Part(lay.APPLIED_STATE_FILE, head=msgpack.packb({"lastApplied": last}))
+        return Part(lay.APPLIED_STATE_FILE, head=raw[: loaded.end], made=True)
+    return Part(lay.APPLIED_STATE_FILE, head=msgpack.packb({"lastApplied": last}), made=True)
 
 
 def is_member(name: str) -> bool:
