@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.crash import limestone_backup, limestone_original, limestone_store, limestone_upkeep, promises
 
+from flintlog.core.backup import copying, listing
 from flintlog.dialects.limestone.store import (
     Datastore,
-    backup,
     blobs,
     channel,
     compaction,
@@ -51,7 +51,19 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, backup, blobs, channel, compaction, creation, datastore, epoch_file, healing, snapshot)
+    modules = (
+        disk,
+        copying,
+        listing,
+        blobs,
+        channel,
+        compaction,
+        creation,
+        datastore,
+        epoch_file,
+        healing,
+        snapshot,
+    )
     promises.assert_every_sync_is_needed(SUITES, modules, record_property)
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from tests.limestone.directories import Directory, session
 
+from flintlog.core.backup import BACKUP_FILE, take_backup
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import survey
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.limestone.store import Datastore, back_up, backup, restore, restore_files
@@ -53,12 +55,12 @@ def test_a_restored_directory_is_what_the_backup_says(store, tmp_path):
     put(store, "c")
     done = back_up(store, tmp_path / "backup")
     put(store, "later")
-    assert (done.edition, done.epoch, done.version) == (store.edition, 2, lay.VERSION_OF[store.edition])
+    assert (done.edition, done.last, done.version) == (store.edition, (2,), lay.VERSION_OF[store.edition])
     assert restore(tmp_path / "backup", tmp_path / "new") == done
     assert DIALECT.verify(Disk(), str(tmp_path / "new"), no_progress).verdict == "clean"
     assert keys_of(tmp_path / "new") == {"a", "b", "c"}
     with Datastore(tmp_path / "new") as again:
-        assert again.epoch > done.epoch
+        assert again.epoch > done.last[0]
         put(again, "more")
     assert keys_of(tmp_path / "new") == {"a", "b", "c", "more"}
 
@@ -91,10 +93,52 @@ def test_the_epoch_is_that_of_the_files_and_not_of_a_moment_later(store, tmp_pat
         return real(disk, path)
 
     monkeypatch.setattr(backup, "_names", names)
-    assert back_up(store, tmp_path / "backup").epoch == 1
+    assert back_up(store, tmp_path / "backup").last == (1,)
     assert store.durable_epoch == 2
     restore(tmp_path / "backup", tmp_path / "new")
     assert keys_of(tmp_path / "new") == {"a"}
+
+
+def test_an_epoch_file_that_is_rotated_while_it_is_read_is_read_again(store, tmp_path, monkeypatch):
+    """Between its listing and its reading the name `epoch` becomes that of an empty file."""
+    put(store, "a")
+    real = survey._read_epochs
+    rotated = []
+
+    def read_epochs(found, listing):
+        if not rotated:
+            rotated.append(store.rotate())
+        real(found, listing)
+
+    monkeypatch.setattr(survey, "_read_epochs", read_epochs)
+    assert survey.survey(Disk(), str(tmp_path / "log")).durable == 1
+    assert rotated
+
+
+def test_a_log_that_is_rotated_while_it_is_read_is_not_taken_for_an_empty_one(store, tmp_path, monkeypatch):
+    """The name of the log is that of a new one when it is read, in which nothing is durable."""
+    channel = store.channel()
+    real = survey._walk_all
+    rotated = []
+
+    def put_again(key):
+        with channel.session() as session:
+            session.put(1, key, b"v")
+        store.switch_epoch()
+
+    def walk_all(*arguments):
+        if not rotated:
+            rotated.append(store.rotate())
+            put_again(b"later")
+        real(*arguments)
+
+    put_again(b"a")
+
+    monkeypatch.setattr(survey, "_walk_all", walk_all)
+    take_backup(Disk(), str(tmp_path / "log"), str(tmp_path / "place"))
+    assert rotated
+    restore(tmp_path / "place" / "0001", tmp_path / "new")
+    assert "a" in keys_of(tmp_path / "new")
 
 
 def test_a_compaction_waits_for_the_copy_and_channels_do_not(store, tmp_path):
@@ -227,7 +271,7 @@ def test_any_damage_of_a_backup_is_refused_before_anything_is_written(store, tmp
     for file in sorted(file for file in (tmp_path / "backup").rglob("*") if file.is_file()):
         raw = file.read_bytes()
         for spoiled in (raw[:-1], raw + b"\0", bytes([raw[0] ^ 1]) + raw[1:], None):
-            if spoiled == raw[:-1] == b"" or (spoiled is None and file.name == lay.BACKUP_FILE):
+            if spoiled == raw[:-1] == b"" or (spoiled is None and file.name == BACKUP_FILE):
                 continue
             file.unlink() if spoiled is None else file.write_bytes(spoiled)
             with pytest.raises(DamageError):
@@ -255,7 +299,7 @@ def test_a_list_from_outside_is_not_trusted(tmp_path, spoil):
     with Datastore(tmp_path / "log") as store:
         put(store, "a")
         back_up(store, tmp_path / "backup")
-        place = tmp_path / "backup" / lay.BACKUP_FILE
+        place = tmp_path / "backup" / BACKUP_FILE
         content = json.loads(place.read_text())
         spoil(content["files"])
         place.write_text(json.dumps(content))
@@ -271,7 +315,7 @@ def test_a_list_from_outside_is_not_trusted(tmp_path, spoil):
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"format": 2}'])
 def test_what_is_no_list_is_refused(tmp_path, raw):
     (tmp_path / "backup").mkdir()
-    (tmp_path / "backup" / lay.BACKUP_FILE).write_bytes(raw)
+    (tmp_path / "backup" / BACKUP_FILE).write_bytes(raw)
     with pytest.raises(DamageError):
         restore(tmp_path / "backup", tmp_path / "new")
     with pytest.raises(RefusedError):
@@ -320,8 +364,9 @@ def _list_by_hand(log: Path, target: Path, edition: str, version: int) -> None:
         {"name": name, "size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "held_by": None}
         for name, raw in contents(target).items()
     ]
-    content = {"format": 1, "dialect": "limestone", "edition": edition, "version": version, "epoch": 1}
-    (target / lay.BACKUP_FILE).write_text(json.dumps({**content, "files": items}))
+    content = {"format": 1, "dialect": "limestone", "edition": edition, "version": version}
+    content |= {"created": "2024-01-01T00:00:00+00:00", "source": str(log), "first": 0, "last": 1}
+    (target / BACKUP_FILE).write_text(json.dumps({**content, "files": items}))
 
 
 def test_a_chain_does_not_cross_editions(tmp_path):
@@ -404,7 +449,7 @@ def test_entries_that_cannot_be_are_refused(entries, error, tmp_path):
             lambda root: root.joinpath("pwal_0000").write_bytes(b"\x7f" * 40 + session(1, "a").encode()),
             DamageError,
         ),
-        (lambda root: root.joinpath(lay.BACKUP_FILE).write_bytes(b"{}"), RefusedError),
+        (lambda root: root.joinpath(BACKUP_FILE).write_bytes(b"{}"), RefusedError),
     ],
 )
 def test_plain_files_that_would_not_open_are_not_restored(spoil, error, tmp_path):

@@ -63,7 +63,7 @@ BYTE_FIELDS: Fields = (
 )
 
 PLAN_FIELDS: Fields = (
-    ("verb", "`repair`, `snapshot`, `compact` or `migrate`"),
+    ("verb", "`repair`, `snapshot`, `compact`, `migrate` or `restore`"),
     ("dialect", "the dialect of the directory"),
     ("path", "the log directory"),
     ("steps", "a list of {`action`, `file`, `reason`}"),
@@ -72,6 +72,36 @@ PLAN_FIELDS: Fields = (
     ("facts", "numbers of the dialect's own"),
     ("applied", "whether the plan was carried out"),
     ("done", "one sentence that says what was done, or null"),
+)
+
+BACKUP_FIELDS: Fields = (
+    ("backup", "its name in the place: `0001`"),
+    ("place", "where the backups are"),
+    ("dialect", "the dialect of the log"),
+    ("edition", "`designed`, `shipped`, or null where a dialect has only one"),
+    ("version", "the version of the format, or null where a dialect has none"),
+    ("created", "when, in UTC"),
+    ("source", "the log directory"),
+    ("kind", "`full`, or `incremental` where earlier backups hold some of the files"),
+    ("first", "the first position that can be restored, or null"),
+    ("last", "the last one, or null"),
+    ("files", "a list of {`name`, `size`, `sha256`, `held_by`: the backup with the bytes, or null}"),
+    ("copied_bytes", "bytes of the files that this backup holds"),
+    ("held_bytes", "bytes of those that earlier ones hold"),
+    ("applied", "whether it was made; false with `--dry-run`"),
+)
+
+BACKUP_LIST_FIELDS: Fields = (
+    ("backup", "its name in the place"),
+    ("created", "when, in UTC"),
+    ("kind", "`full` or `incremental`"),
+    ("dialect", "the dialect of the log"),
+    ("first", "the first position that can be restored, or null"),
+    ("last", "the last one, or null"),
+    ("files", "how many files the log has"),
+    ("copied_bytes", "bytes of the files that this backup holds"),
+    ("held_bytes", "bytes of those that earlier ones hold"),
+    ("problem", "why its list cannot be read, and then all other fields are null; or null"),
 )
 
 EXPORT_FIELDS: Fields = (

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from flintlog.cli.backup import BACKUP, RESTORE
 from flintlog.cli.demo import DEMO
 from flintlog.cli.diff import DIFF
 from flintlog.cli.dump import DUMP
@@ -36,6 +37,8 @@ VERBS: tuple[Verb, ...] = (
     SNAPSHOT,
     COMPACT,
     MIGRATE,
+    BACKUP,
+    RESTORE,
     EXPORT,
     DIFF,
     DEMO,

@@ -21,6 +21,8 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "snapshot": ("One object", contract.PLAN_FIELDS),
     "compact": ("One object", contract.PLAN_FIELDS),
     "migrate": ("One object", contract.PLAN_FIELDS),
+    "backup": ("One object", contract.BACKUP_FIELDS),
+    "restore": ("One object", contract.PLAN_FIELDS),
     "export": ("One object", contract.EXPORT_FIELDS),
     "diff": ("One object", contract.DIFF_FIELDS),
 }
@@ -103,6 +105,11 @@ def _json(verb: Verb) -> Iterator[str]:
         yield "`--json --hex`: one object per field."
         yield ""
         yield from _field_table(contract.BYTE_FIELDS)
+    if verb.name == "backup":
+        yield ""
+        yield "`backup verify --json`: one object per backup, as of `verify`. `backup list --json`: one per backup."
+        yield ""
+        yield from _field_table(contract.BACKUP_LIST_FIELDS)
     if verb.name == "state":
         yield ""
         yield "`--json`: one object per line, with these fields, in the order that the dialect's page tells."

@@ -22,6 +22,7 @@ from flintlog.errors import NotALogError, RefusedError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -165,6 +166,15 @@ class Dialect(Protocol):
 
     def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
         """Write the directory anew in another edition, in an empty place, and prove the states equal first."""
+
+    def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
+        """Which files, and how much of each, make the log now or at a position; raises where no store would open.
+
+        Somebody may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
+        """
+
+    def is_member(self, name: str) -> bool:
+        """Can a picture have a file of this name? A list of files comes from outside."""
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
         """Bring the directory, in its place, to the version that is written; refuses where there is no later one."""

@@ -197,6 +197,16 @@ class Disk:
     def unlink(self, path: str) -> None:
         _retried("unlink", path, self.kernel.unlink, path)
 
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory with everything in it."""
+        for name in self.list(path):
+            inner = posixpath.join(path, name)
+            if self.is_directory(inner):
+                self.remove_directory(inner)
+            else:
+                self.unlink(inner)
+        _retried("rmdir", path, self.kernel.rmdir, path)
+
     def sync_directory(self, path: str) -> None:
         """Return when the names in this directory are on the device."""
         _retried("fsync of directory", path, self.kernel.sync_directory, path)

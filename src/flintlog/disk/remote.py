@@ -110,6 +110,9 @@ class RemoteKernel:
     def unlink(self, path: str) -> None:
         self._refuse()
 
+    def rmdir(self, path: str) -> None:
+        self._refuse()
+
     def sync_directory(self, path: str) -> None:
         self._refuse()
 

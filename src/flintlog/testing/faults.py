@@ -33,7 +33,9 @@ from flintlog.testing.sites import Sites
 
 T = TypeVar("T")
 
-_CHANGES = frozenset({"pwrite", "truncate", "sync", "mkdir", "rename", "link", "unlink", "sync_directory"})
+_CHANGES = frozenset(
+    {"pwrite", "truncate", "sync", "mkdir", "rename", "link", "unlink", "rmdir", "sync_directory"}
+)
 _NEEDS_SPACE = _CHANGES | {"create"}
 _INTERRUPTIBLE = frozenset(
     {"open", "create", "pread", "pwrite", "truncate", "sync", "sync_directory", "lock"}
@@ -155,6 +157,9 @@ class FaultyKernel:
 
     def unlink(self, path: str) -> None:
         self._do("unlink", self._kernel.unlink, path)
+
+    def rmdir(self, path: str) -> None:
+        self._do("rmdir", self._kernel.rmdir, path)
 
     def sync_directory(self, path: str) -> None:
         self._do("sync_directory", self._kernel.sync_directory, path)

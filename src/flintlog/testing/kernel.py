@@ -211,6 +211,14 @@ class MemoryKernel:
                 raise _error(errno.EISDIR, path)
             self._rebind(Unlink(path, directory, name))
 
+    def rmdir(self, path: str) -> None:
+        with self._mutex:
+            inode = self._find_directory(path)
+            if self._names[inode]:
+                raise _error(errno.ENOTEMPTY, path)
+            directory, name = self._place(path)
+            self._rebind(Unlink(path, directory, name))
+
     def pause(self, seconds: float) -> None:
         """Nobody else is on this machine, so nothing is to be waited for."""
 

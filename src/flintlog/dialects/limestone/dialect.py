@@ -16,6 +16,7 @@ from flintlog.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
 
 
@@ -119,6 +120,16 @@ class Limestone:
         from flintlog.dialects.limestone.upkeep.convert import plan_convert
 
         return plan_convert(disk, path, edition, target)
+
+    def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
+        from flintlog.dialects.limestone.upkeep import picture
+
+        return picture.picture(disk, path, as_of)
+
+    def is_member(self, name: str) -> bool:
+        from flintlog.dialects.limestone.upkeep import picture
+
+        return picture.is_member(name)
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
         from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade

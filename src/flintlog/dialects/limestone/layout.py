@@ -88,7 +88,6 @@ MANIFEST_FILE = "limestone-manifest.json"
 CATALOG_FILE = "compaction_catalog"
 BACK = ".back"
 MANIFEST_BACK = MANIFEST_FILE + BACK
-BACKUP_FILE = "flintlog-backup.json"  # the list of a backup of ours
 CATALOG_BACK = CATALOG_FILE + BACK
 EPOCH_FILE = "epoch"
 EPOCH_SCRATCH = ".epoch.tmp"

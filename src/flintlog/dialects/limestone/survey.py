@@ -179,9 +179,15 @@ def survey(
             if attempt + 1 == _ATTEMPTS:
                 raise
             continue
-        if _catalog_bytes(disk, path) == catalogs:
+        if _catalog_bytes(disk, path) == catalogs and not _has_rotated(found):
             break
     return found
+
+
+def _has_rotated(found: Survey) -> bool:
+    """Was a log rotated since the names were listed? Then another file was read under its old name."""
+    known = {log.name for log in found.listing.logs}
+    return any(lay.ROTATED_NAME.fullmatch(name) and name not in known for name in found.disk.list(found.path))
 
 
 def _survey(
@@ -192,6 +198,11 @@ def _survey(
     epochs = list_files(disk, path)
     _read_epochs(found, epochs)
     found.listing = list_files(disk, path)
+    if found.listing.epochs.keys() != epochs.epochs.keys():
+        # The file that was read as the newest may be the empty one behind it.
+        raise VanishedError(
+            "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
+        )
     _read_manifest(found)
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found

@@ -17,6 +17,7 @@ from flintlog.errors import RefusedError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
 
 
@@ -118,6 +119,16 @@ class Mpy6a:
             raise RefusedError(why, file=path)
 
         return Plan("migrate", self.name, path, (), apply, refusal=why)
+
+    def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
+        from flintlog.dialects.mpy6a.upkeep import picture
+
+        return picture.picture(disk, path, as_of)
+
+    def is_member(self, name: str) -> bool:
+        from flintlog.dialects.mpy6a.upkeep import picture
+
+        return picture.is_member(name)
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
         raise refuse_upgrade(self.name, path)

@@ -336,6 +336,22 @@ def padding_before(position: int, frame: int, size: int) -> int:
     return rest if size > rest else 0
 
 
+def framed(at: int, frame: int, events: Iterable[bytes]) -> bytes:
+    """Events as they follow each other from `at` on, with zeros where one has no room in its frame."""
+    parts = []
+    for event in events:
+        padding = padding_before(at, frame, len(event))
+        parts += [bytes(padding), event]
+        at += padding + len(event)
+    return b"".join(parts)
+
+
+def encode_changes(events: Iterable[bytes]) -> bytes:
+    """A change log with these events."""
+    header = encode_log_header(*CHANGES_FRAME)
+    return header + framed(len(header), CHANGES_FRAME[0], events)
+
+
 # The changes of descriptors
 
 

@@ -18,6 +18,7 @@ from flintlog.errors import NotALogError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
 
 
@@ -118,6 +119,16 @@ class Taskflux:
         from flintlog.dialects.taskflux.upkeep.convert import plan_convert
 
         return plan_convert(disk, _data(disk, path), edition, target)
+
+    def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
+        from flintlog.dialects.taskflux.upkeep import picture
+
+        return picture.picture(disk, _data(disk, path), as_of)
+
+    def is_member(self, name: str) -> bool:
+        from flintlog.dialects.taskflux.upkeep import picture
+
+        return picture.is_member(name)
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
         raise refuse_upgrade(self.name, path)

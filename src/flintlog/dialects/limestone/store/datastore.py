@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import files, spread
@@ -95,8 +96,7 @@ class Datastore:
     def _open(self, edition: Edition | None, snapshot: bool, instance: creation.Instance) -> None:
         if edition is not None and edition not in lay.VERSION_OF:
             raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(lay.VERSION_OF)}")
-        if self.disk.stat(posixpath.join(self.path, lay.BACKUP_FILE)) is not None:
-            raise RefusedError("this is a backup", file=self.path, advice="Restore it to another place")
+        refuse_backup(self.disk, self.path)
         blank = creation.is_blank(files.list_files(self.disk, self.path))
         if blank:
             creation.create(self.disk, self.path, creation.manifest_of(edition or "designed", instance))

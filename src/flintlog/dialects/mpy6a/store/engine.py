@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
@@ -61,6 +62,7 @@ class Engine:
         self._log = None if strict else OperationLog(disk, path, reserve_bytes=reserve_bytes)
         self._group: GroupCommit[Work] = GroupCommit(self._flush)
         self._checkpointing = threading.Lock()
+        refuse_backup(disk, path)
         disk.make_passing_directory(path)
         self._lock_file = take_lock(disk, path, "read", path)
         try:

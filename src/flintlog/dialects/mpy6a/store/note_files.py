@@ -25,7 +25,7 @@ from flintlog.dialects.mpy6a.replay import Created, Effect, Logged, Machine, Rem
 from flintlog.dialects.mpy6a.survey import Behind, Survey
 from flintlog.disk import Disk, File
 
-_FRAME, _LIMIT = lay.CHANGES_FRAME
+_FRAME = lay.CHANGES_FRAME[0]
 _OPEN_FILES_MAX = 64
 
 
@@ -55,8 +55,7 @@ class NoteFiles:
         snapshot = lay.encode_snapshot(behind.descriptors)
         if found.view(lay.SNAPSHOT_FILE) != snapshot:
             self._publish(lay.SNAPSHOT_FILE, snapshot)
-        changes = lay.encode_log_header(_FRAME, _LIMIT)
-        changes += self._framed(len(changes), behind.changes)
+        changes = lay.encode_changes(behind.changes)
         if found.view(lay.CHANGES_FILE) != changes:
             self._publish(lay.CHANGES_FILE, changes)
         self._open_changes(len(changes), _FRAME)
@@ -120,7 +119,7 @@ class NoteFiles:
                     self._handle(lay.EXHAUSTED_FILE).pwrite(data, offset)
                     self._dirty.add(lay.EXHAUSTED_FILE)
         if events:
-            data = self._framed(self.changes_end, events)
+            data = lay.framed(self.changes_end, self._frame, events)
             assert self._changes is not None
             self._changes.pwrite(data, self.changes_end)
             self.changes_end += len(data)
@@ -185,7 +184,7 @@ class NoteFiles:
             return
         file = self._changes
         assert file is not None
-        data = bytearray(self._framed(self.changes_end, events))
+        data = bytearray(lay.framed(self.changes_end, self._frame, events))
         commit = lay.padding_before(self.changes_end, self._frame, len(events[0])) + lay.EVENT_HEADER_SIZE
         byte = bytes(data[commit : commit + 1])
         data[commit] = 0
@@ -194,14 +193,6 @@ class NoteFiles:
         file.pwrite(byte, self.changes_end + commit)
         file.sync()
         self.changes_end += len(data)
-
-    def _framed(self, at: int, events: Iterable[bytes]) -> bytes:
-        parts = []
-        for event in events:
-            padding = lay.padding_before(at, self._frame, len(event))
-            parts += [bytes(padding), event]
-            at += padding + len(event)
-        return b"".join(parts)
 
     # Snapshots
 
@@ -224,7 +215,7 @@ class NoteFiles:
 
     def begin_changes(self) -> None:
         """An empty change log."""
-        header = lay.encode_log_header(_FRAME, _LIMIT)
+        header = lay.encode_changes([])
         self._publish(lay.CHANGES_FILE, header)
         self._open_changes(len(header), _FRAME)
 

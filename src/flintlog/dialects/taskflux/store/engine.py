@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import REPAIR_SCRATCH
 from flintlog.dialects.taskflux import files, rules
@@ -40,6 +41,7 @@ class Engine:
         self.data = opening.data
         self.limits = opening.settings.limits
         self.failstop = FailStop(opening.data)
+        refuse_backup(disk, opening.data)
         self.disk.make_passing_directory(self.log_directory)
         metadata = posixpath.join(self.data, lay.METADATA_FILE)
         was_there = self.disk.stat(metadata) is not None

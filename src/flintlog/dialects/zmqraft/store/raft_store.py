@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding
 from flintlog.core.group_commit import GroupCommit
 from flintlog.dialects.zmqraft import batch
@@ -64,6 +65,7 @@ class RaftStore:
         self._disk = disk or Disk()
         self._path = self._disk.resolve(path)
         stamps = stamps or Stamps()
+        refuse_backup(self._disk, self._path)
         self._disk.make_passing_directory(self._path)
         self._lock_file = take_lock(self._disk, self._path, "read", self._path)
         try:

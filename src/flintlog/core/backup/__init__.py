@@ -1,0 +1,50 @@
+"""Copies of a log directory, whole or with what is new, and the way back; the same for every dialect.
+
+A backup is a directory of plain files with a list of them in `flintlog-backup.json`. A later one names what an earlier
+one holds, compared by content, and copies only the rest. A *place* holds numbered backups of one log.
+
+What a dialect says is a *picture*: which files, and how much of each, make the log as it is now or was at a position.
+Everything else is here: copying a directory that somebody writes to, the list, the chain, the checks.
+
+Backups and restored directories are written to `<target>.new`, read back, and get their name last: they are there as a
+whole or not at all.
+"""
+
+from flintlog.core.backup.copying import Known, fill, known_files, new_place
+from flintlog.core.backup.listing import BACKUP_FILE, Backup, Copied, read_list, write_list
+from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
+from flintlog.core.backup.place import Taken, backups_in, check_place, take_backup
+from flintlog.core.backup.restoring import (
+    Checked,
+    check_backup,
+    choose,
+    plan_restore,
+    restore_backup,
+    verify_backup,
+)
+
+__all__ = [
+    "BACKUP_FILE",
+    "Backup",
+    "ChangedError",
+    "Checked",
+    "Copied",
+    "Known",
+    "Part",
+    "Picture",
+    "Taken",
+    "backups_in",
+    "check_backup",
+    "check_place",
+    "check_position",
+    "choose",
+    "fill",
+    "known_files",
+    "new_place",
+    "plan_restore",
+    "read_list",
+    "restore_backup",
+    "take_backup",
+    "verify_backup",
+    "write_list",
+]

@@ -1,0 +1,157 @@
+"""The list of a backup: what it holds, with checksums. It comes from outside, so nothing in it is trusted."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from flintlog.core.dialect import dialect as dialect_of
+from flintlog.core.position import Position, position_json
+from flintlog.disk import Disk, write_all
+from flintlog.errors import DamageError, RefusedError
+
+BACKUP_FILE = "flintlog-backup.json"
+_LIST_SIZE_MAX = 256 << 20
+_FORMAT = 1
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """One file of a backup. `held_by` is the name that the earlier backup with its bytes had."""
+
+    name: str
+    size: int
+    sha256: str
+    held_by: str | None = None
+
+    @property
+    def content(self) -> tuple[str, int, str]:
+        return self.name, self.size, self.sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds: the files, and the positions that can be restored from them."""
+
+    dialect: str
+    edition: str | None
+    version: int | None
+    created: str
+    source: str
+    first: Position | None
+    last: Position | None
+    files: tuple[Copied, ...]
+
+    @property
+    def kind(self) -> str:
+        return "incremental" if any(item.held_by for item in self.files) else "full"
+
+    @property
+    def copied_bytes(self) -> int:
+        """How much this backup itself holds."""
+        return sum(item.size for item in self.files if item.held_by is None)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of it earlier ones hold."""
+        return sum(item.size for item in self.files if item.held_by is not None)
+
+    def holds(self, position: Position) -> bool:
+        """Can this position be restored from it?"""
+        return self.first is not None and self.last is not None and self.first <= position <= self.last
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "dialect": self.dialect,
+            "edition": self.edition,
+            "version": self.version,
+            "created": self.created,
+            "source": self.source,
+            "kind": self.kind,
+            "first": position_json(self.first),
+            "last": position_json(self.last),
+            "files": [asdict(item) for item in self.files],
+        }
+
+
+def refuse_backup(disk: Disk, path: str) -> None:
+    """A backup is no store: opened for writing it would be another, and the chain that builds on it would break."""
+    if disk.stat(posixpath.join(path, BACKUP_FILE)) is not None:
+        raise RefusedError("this is a backup", file=path, advice="Restore it to another place")
+
+
+def timestamp() -> str:
+    """Now, as a list has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def write_list(disk: Disk, directory: str, backup: Backup) -> None:
+    """Put the list beside the files, durable on return; its name is the caller's business."""
+    with disk.open(posixpath.join(directory, BACKUP_FILE), "create") as file:
+        write_all(file, [json.dumps({"format": _FORMAT, **backup.json()}, indent=1).encode()])
+        file.sync()
+
+
+def read_list(disk: Disk, path: str) -> Backup:
+    """The list of a backup."""
+    place = posixpath.join(path, BACKUP_FILE)
+    if disk.stat(place) is None:
+        raise RefusedError("there is no backup here", file=path, advice=f"A backup has a {BACKUP_FILE}")
+    try:
+        content = json.loads(disk.read(place, _LIST_SIZE_MAX))
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format {content['format']!r}")
+        dialect = _text(content["dialect"])
+        return Backup(
+            dialect,
+            None if content["edition"] is None else _text(content["edition"]),
+            None if content["version"] is None else _number(content["version"]),
+            _text(content["created"]),
+            _text(content["source"]),
+            _position(content["first"]),
+            _position(content["last"]),
+            tuple(_copied(item, dialect) for item in content["files"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamageError(
+            "this is not the list of a backup",
+            code="backup-list",
+            file=place,
+            expected=f"a list of format {_FORMAT}",
+            found=f"{type(error).__name__}: {error}",
+        ) from None
+
+
+def _copied(item: dict[str, Any], dialect: str) -> Copied:
+    copied = Copied(**item)
+    if "\0" in _text(copied.name) or not dialect_of(dialect).is_member(copied.name):
+        raise ValueError(f"{copied.name!r} is not the name of a file of {dialect}")
+    if copied.held_by is not None and posixpath.basename(_text(copied.held_by)) in ("", ".", ".."):
+        raise ValueError(f"{copied.held_by!r} is not the name of a backup")
+    if _number(copied.size) < 0 or not _SHA256.fullmatch(_text(copied.sha256)):
+        raise ValueError(f"size or checksum of {copied.name}")
+    return copied
+
+
+def _position(value: object) -> Position | None:
+    if value is None:
+        return None
+    parts = value if isinstance(value, list) else [value]
+    return tuple(_number(part) for part in parts)
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a number")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value

@@ -1,0 +1,73 @@
+"""What a dialect says of a directory: which files, and how much of each, make the log at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flintlog.core.position import Position
+from flintlog.disk import Buffer, File
+from flintlog.errors import RefusedError, UsageError
+
+
+class ChangedError(RefusedError):
+    """The directory changed while it was read: what was read does not fit together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file: `head`, then the bytes of the file behind it up to `size`, then `tail`.
+
+    One that is `made` does not come from a file in the directory. That also tells it from one of which no byte counts:
+    which file that is matters, because another one under its name may have some. `born` tells files apart that had the
+    same name one after the other, where a log knows.
+    """
+
+    name: str
+    size: int = 0
+    head: bytes = b""
+    tail: tuple[Buffer, ...] = ()
+    made: bool = False
+    born: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        return max(self.size, len(self.head)) + sum(len(piece) for piece in self.tail)
+
+    def chunks(self, file: File | None) -> Iterator[Buffer]:
+        """The bytes; `file` is the one in the directory."""
+        if self.head:
+            yield self.head
+        if file is not None:
+            left = max(self.size - len(self.head), 0)
+            for chunk in file.chunks(len(self.head), self.size):
+                left -= len(chunk)
+                yield chunk
+            if left:
+                raise ChangedError("this file was cut while it was copied", file=file.path)
+        yield from self.tail
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A log at one moment. `first` to `last` are the positions that can be restored from it."""
+
+    path: str  # what the names of the parts count from
+    edition: str | None
+    version: int | None
+    first: Position | None
+    last: Position | None
+    parts: tuple[Part, ...]
+
+
+def check_position(position: int, first: int, last: int, *, word: str, path: str) -> int:
+    """A position that the files of a log reach, or the error that says which they do."""
+    if position > last:
+        raise UsageError(f"the log reaches to {word} {last}, not to {position}", file=path)
+    if position < first:
+        raise RefusedError(
+            f"{word} {position} is no longer there: the files reach back to {word} {first}",
+            file=path,
+            advice="Restore an older backup, or choose a later position",
+        )
+    return position

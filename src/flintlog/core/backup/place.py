@@ -1,0 +1,216 @@
+"""A place with numbered backups of one log: taking the next one, from a directory that somebody may be writing to."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from flintlog.core.backup.copying import Identity, fill, identities, known_files, new_place
+from flintlog.core.backup.listing import Backup, Copied, read_list, timestamp, write_list
+from flintlog.core.backup.picture import ChangedError, Picture
+from flintlog.core.backup.restoring import prove
+from flintlog.core.dialect import Dialect, Progress, detect, no_progress
+from flintlog.disk import Disk, assembled, take_lock
+from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
+
+_ATTEMPTS = 12
+_PAUSE_SECONDS = 0.02
+_ANEW = "Begin anew with --full, or choose another place"
+_NUMBER = re.compile(r"[0-9]{4,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A backup that was made, or would be."""
+
+    name: str
+    path: str
+    backup: Backup
+    applied: bool
+
+
+def backups_in(disk: Disk, place: str) -> list[tuple[str, Backup | FlintlogError]]:
+    """The backups of a place in order; of one that cannot be read, why not."""
+    found: list[tuple[str, Backup | FlintlogError]] = []
+    for name in sorted(filter(_NUMBER.fullmatch, disk.list(place)), key=int):
+        try:
+            found.append((name, read_list(disk, posixpath.join(place, name))))
+        except (DamageError, RefusedError) as error:
+            found.append((name, error))
+    return found
+
+
+def check_place(disk: Disk, place: str) -> list[tuple[str, Backup | FlintlogError]]:
+    """The same of a place that must have some."""
+    found = backups_in(disk, place)
+    if not found:
+        raise RefusedError(
+            "there is no backup here", file=place, advice="Name the directory that `flintlog backup` wrote to"
+        )
+    return found
+
+
+def take_backup(
+    disk: Disk,
+    path: str,
+    place: str,
+    *,
+    full: bool = False,
+    dry_run: bool = False,
+    progress: Progress = no_progress,
+) -> Taken:
+    """Copy a log to the next number of a place: what the backups there do not hold, or with `full` everything.
+
+    The directory may be open in another process, which is neither stopped nor noticed: no lock is taken in it and no
+    byte is changed. What changes while it is copied is copied again.
+    """
+    log = detect(disk, path)
+    if posixpath.join(place, "").startswith(posixpath.join(path, "")):
+        raise UsageError("the backup would be inside the log directory", file=place)
+    with _place(disk, place, dry_run=dry_run):
+        there = backups_in(disk, place)
+        earlier = _earlier(log, path, place, there, full=full)
+        name = f"{max((int(name) for name, _ in there), default=0) + 1:04d}"
+        return _until_it_fits(disk, log, path, posixpath.join(place, name), earlier, dry_run, progress)
+
+
+@contextmanager
+def _place(disk: Disk, place: str, *, dry_run: bool) -> Iterator[None]:
+    """The place, made where it is not there, for one writer at a time."""
+    if dry_run:
+        yield
+        return
+    is_new = disk.stat(place) is None
+    disk.make_directory(place)
+    lock = take_lock(disk, place, "read", place)
+    try:
+        yield
+    except BaseException:
+        if is_new and not disk.list(place):
+            with suppress(FlintlogError):
+                disk.remove_directory(place)
+        raise
+    finally:
+        lock.close()
+
+
+def _earlier(
+    log: Dialect, path: str, place: str, there: list[tuple[str, Backup | FlintlogError]], *, full: bool
+) -> list[tuple[str, Backup]]:
+    """The backups of a place to build on; all must be of this dialect."""
+    good: list[tuple[str, Backup]] = []
+    for name, backup in there:
+        at = posixpath.join(place, name)
+        if isinstance(backup, Backup):
+            if backup.dialect != log.name:
+                raise RefusedError(
+                    f"this is a backup of a {backup.dialect} log, and {path} is {log.name}",
+                    file=at,
+                    advice="Choose another place for this log",
+                )
+            good.append((at, backup))
+        elif not full:
+            backup.advice = _ANEW
+            raise backup
+    return [] if full else good
+
+
+def _until_it_fits(
+    disk: Disk,
+    log: Dialect,
+    path: str,
+    target: str,
+    earlier: list[tuple[str, Backup]],
+    dry_run: bool,
+    progress: Progress,
+) -> Taken:
+    seen: tuple[object, ...] = ()
+    for attempt in range(_ATTEMPTS):
+        before = identities(disk, path)
+        try:
+            return _take(disk, log, path, target, earlier, dry_run, before, progress)
+        except ChangedError:
+            pass
+        except DamageError as error:
+            # What a writer is about to finish looks the same as damage. Damage is still there a moment later.
+            found = (error.code, error.file, error.offset, tuple(before.items()))
+            if found == seen:
+                raise
+            seen = found
+        except DiskError as error:
+            if error.errno != errno.ENOENT or not (error.file or "").startswith(path):
+                raise
+        disk.pause(_PAUSE_SECONDS * (attempt + 1))
+    raise RefusedError(
+        "the directory changes faster than it can be copied",
+        file=path,
+        advice="Try again when less is removed there, or close the store that writes here",
+    )
+
+
+def _take(
+    disk: Disk,
+    log: Dialect,
+    path: str,
+    target: str,
+    earlier: list[tuple[str, Backup]],
+    dry_run: bool,
+    before: dict[str, Identity],
+    progress: Progress,
+) -> Taken:
+    picture = log.picture(disk, path)
+    for at, backup in earlier:
+        if backup.edition != picture.edition:
+            raise RefusedError(
+                f"the backup is of the {backup.edition} edition, and the log of the {picture.edition} one",
+                file=at,
+                advice=_ANEW,
+            )
+    known = known_files(earlier)
+    inside = "" if picture.path == path else posixpath.relpath(picture.path, path) + "/"
+    expected = {name.removeprefix(inside): one for name, one in before.items() if name.startswith(inside)}
+    name = posixpath.basename(target)
+    if dry_run:
+        files = fill(disk, picture, None, known=known, expected=expected, progress=progress)
+        return Taken(name, target, _listed(log, path, picture, files), False)
+    with new_place(disk, target, scratch_is_ours=True) as building:
+        files = fill(disk, picture, building, known=known, expected=expected, progress=progress)
+        _refuse_other_births(disk, log, path, picture)
+        places = {item.name: building for item in files}
+        places |= {item.name: known.holders[item.content][1] for item in files if item.held_by is not None}
+        view = assembled(
+            disk, building, {name: posixpath.join(place, name) for name, place in places.items()}
+        )
+        proof = prove(view, log, building)
+        if picture.last is not None and (proof.last is None or proof.last < picture.last):
+            raise ChangedError("the copy does not reach as far as the log did", file=path)
+        backup = _listed(log, path, proof, files)
+        write_list(disk, building, backup)
+    return Taken(name, target, backup, True)
+
+
+def _refuse_other_births(disk: Disk, log: Dialect, path: str, picture: Picture) -> None:
+    """A name that was given out again while files were copied means another file."""
+    births = {part.name: part.born for part in picture.parts if part.born and not part.made}
+    if not births:
+        return
+    now = {part.name: part.born for part in log.picture(disk, path).parts}
+    if any(now.get(name) != born for name, born in births.items()):
+        raise ChangedError("a file was removed while the directory was copied", file=path)
+
+
+def _listed(log: Dialect, path: str, picture: Picture, files: tuple[Copied, ...]) -> Backup:
+    return Backup(
+        log.name,
+        picture.edition,
+        picture.version,
+        timestamp(),
+        path,
+        picture.first,
+        picture.last,
+        files,
+    )

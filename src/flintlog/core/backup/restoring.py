@@ -1,0 +1,212 @@
+"""The way back: a backup checked byte by byte, decoded as a whole, and only then written to an empty place."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flintlog.core.backup.copying import digest, fill, new_place, refuse_taken
+from flintlog.core.backup.listing import Backup, Copied, read_list
+from flintlog.core.backup.picture import Picture
+from flintlog.core.dialect import Dialect, Progress, dialect, no_progress
+from flintlog.core.finding import Severity, gravest
+from flintlog.core.plan import Plan, Step
+from flintlog.core.position import Position, position_json
+from flintlog.disk import Disk, assembled
+from flintlog.errors import DamageError, FlintlogError, RefusedError
+
+if TYPE_CHECKING:
+    from flintlog.core.inventory import Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A backup whose every byte was compared with its list; `files` says where each file is."""
+
+    path: str
+    backup: Backup
+    files: dict[str, str]
+
+    @property
+    def log(self) -> Dialect:
+        return dialect(self.backup.dialect)
+
+    def view(self, disk: Disk) -> Disk:
+        """The backup as one directory, at its own path, also where other backups hold most of it."""
+        return assembled(disk, self.path, self.files)
+
+
+def check_backup(
+    disk: Disk, path: str, *, chain: Iterable[str] | None = None, progress: Progress = no_progress
+) -> Checked:
+    """Read every file of a backup and compare it with the list.
+
+    `chain` are the backups that this one builds on; None: those beside it that its list names.
+    """
+    backup = _read_durable(disk, path)
+    if chain is None:
+        names = {item.held_by for item in backup.files if item.held_by is not None}
+        chain = [posixpath.join(posixpath.dirname(path), posixpath.basename(name)) for name in sorted(names)]
+    holders = {item.content: path for item in backup.files if item.held_by is None}
+    for place in chain:
+        for item in read_of_kind(disk, place, backup.dialect, backup.edition).files:
+            if item.held_by is None:
+                holders.setdefault(item.content, place)
+    total = sum(item.size for item in backup.files)
+    done = 0
+    files = {}
+    for item in backup.files:
+        files[item.name] = _compared(disk, holders, path, item)
+        done += item.size
+        progress(done, total)
+    return Checked(path, backup, files)
+
+
+def _read_durable(disk: Disk, path: str) -> Backup:
+    """A list whose name is durable then: whoever made the backup may have died before it was."""
+    backup = read_list(disk, path)
+    disk.sync_ancestors(path)
+    return backup
+
+
+def read_of_kind(disk: Disk, place: str, name: str, edition: str | None) -> Backup:
+    """The list of a backup that stands in a chain of this dialect and edition."""
+    held = _read_durable(disk, place)
+    if held.dialect != name:
+        raise RefusedError(f"this is a backup of a {held.dialect} log, and the chain of {name}", file=place)
+    if held.edition != edition:
+        raise RefusedError(
+            f"the backup is of the {held.edition} edition, and the chain of the {edition} one",
+            file=place,
+            advice="Begin a new chain with a full backup",
+        )
+    return held
+
+
+def _compared(disk: Disk, holders: dict[tuple[str, int, str], str], path: str, item: Copied) -> str:
+    """Where the bytes of a file are, after they were read and found to be those of the list."""
+    if item.content not in holders:
+        raise RefusedError(
+            f"{item.name} is in the backup {item.held_by}, which does not hold it",
+            file=path,
+            advice="Put that backup back beside this one, or name it in the chain too",
+        )
+    place = posixpath.join(holders[item.content], item.name)
+    found = digest(disk, place)
+    if found is None:
+        raise DamageError("a file of the backup is missing", code="backup-file-missing", file=place)
+    if found != (item.size, item.sha256):
+        raise DamageError(
+            "a file of the backup is not what was copied",
+            code="backup-file",
+            file=place,
+            expected=f"{item.size} bytes, {item.sha256[:16]}",
+            found=f"{found[0]} bytes, {found[1][:16]}",
+        )
+    return place
+
+
+def verify_backup(disk: Disk, checked: Checked, progress: Progress = no_progress) -> Inventory:
+    """Every check of the dialect over the files of a backup."""
+    return checked.log.verify(checked.view(disk), checked.path, progress)
+
+
+def prove(disk: Disk, log: Dialect, path: str, progress: Progress = no_progress) -> Picture:
+    """Everything in a copy can be decoded, and a store would open it; gives what it holds."""
+    worst = gravest(log.verify(disk, path, progress).findings)
+    if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+        raise worst.error(path)
+    return log.picture(disk, path)
+
+
+def choose(place: str, there: Sequence[tuple[str, Backup | FlintlogError]], to: Position | None) -> str:
+    """The newest backup, or the newest that holds a position."""
+    if to is None:
+        name, backup = there[-1]
+        if isinstance(backup, FlintlogError):
+            backup.advice = "Name an older one with --backup"
+            raise backup
+        return name
+    for name, backup in reversed(there):
+        if isinstance(backup, Backup) and backup.holds(to):
+            return name
+    ranges = ", ".join(
+        f"{name}: {position_json(backup.first)} to {position_json(backup.last)}"
+        for name, backup in there
+        if isinstance(backup, Backup)
+    )
+    raise RefusedError(
+        f"no backup here holds position {position_json(to)}", file=place, advice=f"There are {ranges}"
+    )
+
+
+def plan_restore(
+    disk: Disk,
+    path: str,
+    target: str,
+    *,
+    to: Position | None = None,
+    chain: Iterable[str] | None = None,
+    progress: Progress = no_progress,
+) -> Plan:
+    """Make an empty place what a log was at the time of a backup, or at a position.
+
+    Before there is a plan, every byte was compared with the list, and everything was decoded.
+    """
+    refuse_taken(disk, target)
+    checked = check_backup(disk, path, chain=chain, progress=progress)
+    view = checked.view(disk)
+    proof = prove(view, checked.log, path, progress)
+    if proof.edition != checked.backup.edition:
+        raise DamageError(
+            "the files are not of the edition that the list says",
+            code="backup-list",
+            file=path,
+            expected=str(checked.backup.edition),
+            found=str(proof.edition),
+        )
+    picture = checked.log.picture(view, path, to)
+    sizes = {item.name: item.size for item in checked.backup.files}
+
+    def apply() -> str:
+        with new_place(disk, target) as building:
+            fill(view, picture, building, to=disk, progress=progress)
+            written = prove(disk, checked.log, building)
+            if written.last != picture.last:
+                raise DamageError(
+                    "what was written is not what was planned",
+                    code="restore",
+                    file=building,
+                    expected=str(picture.last),
+                    found=str(written.last),
+                )
+        return f"{target} holds positions up to {position_json(picture.last)}"
+
+    steps = tuple(
+        Step("write", part.name, _reason(checked, part.name, part.length, sizes)) for part in picture.parts
+    )
+    facts = {
+        "backup": posixpath.basename(path),
+        "target": target,
+        "first": position_json(picture.first),
+        "last": position_json(picture.last),
+        "written_bytes": sum(part.length for part in picture.parts),
+    }
+    return Plan("restore", checked.backup.dialect, path, steps, apply, facts=facts)
+
+
+def _reason(checked: Checked, name: str, size: int, sizes: dict[str, int]) -> str:
+    if name not in checked.files:
+        return "made anew"
+    holder = posixpath.basename(checked.files[name].removesuffix(f"/{name}"))
+    return f"from {holder}" if sizes[name] == size else f"from {holder}, {size} of {sizes[name]} bytes"
+
+
+def restore_backup(
+    disk: Disk, path: str, target: str, *, to: Position | None = None, chain: Iterable[str] | None = None
+) -> Backup:
+    """Carry out the plan of a restore; gives the list of the backup."""
+    plan_restore(disk, path, target, to=to, chain=chain).apply()
+    return read_list(disk, path)

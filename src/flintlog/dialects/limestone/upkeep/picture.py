@@ -1,0 +1,82 @@
+"""Which bytes of a directory make its keys and values at one epoch: for a copy of it, also while somebody writes."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+import numpy as np
+
+from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
+from flintlog.core.position import Position
+from flintlog.dialects.limestone import files
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.survey import LogRead, Survey, VanishedError, survey
+from flintlog.disk import Disk
+from flintlog.errors import UsageError
+
+
+def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
+    """Manifest, catalog, compacted files, logs, blobs, and an epoch file with the one epoch that counts.
+
+    What is durable is read before the logs, and sessions above it are left out where nothing durable stands behind
+    them. Files are renamed, replaced and removed, and what is durable in them stays: another file under a name tells.
+    """
+    try:
+        found = survey(disk, path)
+    except VanishedError as error:
+        raise ChangedError(error.message, file=error.file) from error
+    found.refuse_damage()
+    found.refuse_forgetting()
+    low, epoch = max(found.low, 0), found.durable
+    if as_of is not None:
+        if len(as_of) != 1:
+            raise UsageError("a limestone position is one epoch")
+        epoch = check_position(lay.check_number("epoch", as_of[0]), low, epoch, word="epoch", path=path)
+    names = [(name, _size(disk, path, name)) for name in found.base]
+    names += [(log.file.name, _reach(log, epoch)) for log in found.logs]
+    return make_picture(found, epoch, names, first=low)
+
+
+def make_picture(
+    found: Survey, epoch: int, names: Sequence[tuple[str, int]], *, first: int | None = None
+) -> Picture:
+    """The picture of compacted files and logs up to these sizes, with what goes with them."""
+    assert found.manifest is not None and found.manifest_name is not None  # it would be unsupported
+    disk, path = found.disk, found.path
+    parts = [Part(name, size) for name, size in names]
+    parts += [Part(lay.blob_path(number), size) for number, size in sorted(files.blobs(disk, path).items())]
+    if found.catalog_name is not None:
+        parts.append(Part(lay.CATALOG_FILE, head=found.catalog.encode(), made=True))
+    parts.append(Part(lay.EPOCH_FILE, head=lay.encode_durable(epoch) if epoch else b"", made=True))
+    manifest = disk.read(posixpath.join(path, found.manifest_name), lay.MANIFEST_SIZE_MAX)
+    parts.append(Part(lay.MANIFEST_FILE, head=manifest, made=True))
+    low = max(found.low, 0) if first is None else first
+    return Picture(path, found.edition, found.manifest.version, (low,), (epoch,), tuple(parts))
+
+
+def _reach(log: LogRead, epoch: int) -> int:
+    """How far a log holds what is durable; all of it where nothing else stands behind."""
+    snippets = log.snippets
+    durable = snippets.epoch <= np.uint64(epoch)
+    if log.tail is not None and log.tail.torn:
+        durable &= snippets.offset != log.tail.begin
+    if log.tail is None and durable.all():
+        return log.walk.stop.offset
+    return int(snippets.end[durable].max(initial=0))
+
+
+def _size(disk: Disk, path: str, name: str) -> int:
+    stat = disk.stat(posixpath.join(path, name))
+    if stat is None:
+        raise ChangedError("this file was removed while the directory was read", file=name)
+    return stat.size
+
+
+def is_member(name: str) -> bool:
+    """Names of files that a picture can have."""
+    if "/" in name:
+        match = lay.BLOB_NAME.fullmatch(posixpath.basename(name))
+        return match is not None and name == lay.blob_path(int(match[1], 16))
+    known = (lay.MANIFEST_FILE, lay.CATALOG_FILE, lay.COMPACTED_PREVIOUS, lay.EPOCH_FILE)
+    return name in known or lay.is_wal_name(name) or lay.is_compacted_name(name)

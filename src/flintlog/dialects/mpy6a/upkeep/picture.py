@@ -1,0 +1,93 @@
+"""Which bytes of a directory make its sessions at one moment: for a copy of it, also while somebody writes."""
+
+from __future__ import annotations
+
+from flintlog.core.backup.picture import Part, Picture
+from flintlog.core.position import Position
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.layout import StateID
+from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.survey import Behind, Survey, survey, survey_at
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError, UsageError
+
+
+def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
+    """The operation log up to an operation, and what it makes of the files beside it.
+
+    Of each data file the beginning is copied that was synced by the checkpoint; what came since is in the operation
+    log, and so are the events of the change log. So it does not matter how far the writer is with those files.
+    """
+    found = survey(disk, path, examine_bytes=0)
+    found.refuse_damage()
+    if found.behind is None:
+        return _strict(found, as_of)
+    now = found
+    if as_of is not None:
+        if len(as_of) != 2:
+            raise UsageError("an mpy6a position is a term and an index", advice="Write 3,17")
+        if StateID(*as_of) > now.machine.last:
+            raise UsageError(f"the log reaches to {now.machine.last}, not to {StateID(*as_of)}", file=path)
+        found = survey_at(now, StateID(*as_of))
+    assert found.behind is not None and found.log is not None
+    behind = found.behind
+    parts = [_data(now, behind, file) for file in found.machine.files.values()]
+    if found.machine.exhausted:
+        aside = behind.exhausted
+        parts.append(Part(lay.EXHAUSTED_FILE, aside, tail=tuple(behind.set_aside), made=not aside))
+    parts.append(Part(lay.SNAPSHOT_FILE, head=lay.encode_snapshot(behind.descriptors), made=True))
+    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(behind.changes), made=True))
+    parts.append(Part(lay.OPERATIONS_FILE, _end(found)))
+    return Picture(
+        path, None, None, tuple(found.first or found.machine.last), tuple(found.machine.last), tuple(parts)
+    )
+
+
+def _data(now: Survey, behind: Behind, file: File) -> Part:
+    synced = behind.synced[file.name]
+    present = now.machine.files.get(file.name)
+    if synced and (present is None or present.id != file.id):
+        raise RefusedError(
+            "sessions of that time were read since, and their file was deleted",
+            file=f"{now.path}/{file.name}",
+            advice="Give a later position, or restore an older backup",
+        )
+    tail = tuple(behind.tails.get(file.name, ()))
+    return Part(file.name, synced, tail=tail, made=not synced, born=tuple(file.id))
+
+
+def _end(found: Survey) -> int:
+    """Where the last operation ends that counts."""
+    assert found.log is not None
+    events = found.log.events
+    row = len(events) - 1
+    while row > found.opened and events.state_id(row) > found.machine.last:
+        row -= 1
+    return events.end(row)
+
+
+def _strict(found: Survey, as_of: Position | None) -> Picture:
+    """The note's files alone. Records that stand behind what the change log says count; so they are copied after it."""
+    last = found.machine.last
+    if as_of is not None and tuple(as_of) != tuple(last):
+        raise RefusedError(
+            "a strict directory has no operation log, and only that tells an earlier state",
+            file=found.path,
+            advice="Restore without --to, or an older backup",
+        )
+    known = found.listing.known
+    parts = []
+    if lay.SNAPSHOT_FILE in known:
+        parts.append(Part(lay.SNAPSHOT_FILE, known[lay.SNAPSHOT_FILE]))
+    parts.append(Part(lay.CHANGES_FILE, 0 if found.log is None else found.log.end))
+    for file in found.machine.files.values():
+        parts.append(Part(file.name, file.length, made=not file.length, born=tuple(file.id)))
+    if lay.EXHAUSTED_FILE in known:
+        parts.append(Part(lay.EXHAUSTED_FILE, found.machine.exhausted))
+    return Picture(found.path, None, None, tuple(last), tuple(last), tuple(parts))
+
+
+def is_member(name: str) -> bool:
+    """Names of files that a picture can have."""
+    known = (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE, lay.EXHAUSTED_FILE)
+    return name in known or lay.parse_name(name) is not None

@@ -1,0 +1,71 @@
+"""Which bytes of a directory make the log at one moment: for a copy of it, also while somebody writes."""
+
+from __future__ import annotations
+
+import posixpath
+
+from flintlog.core.backup.picture import Part, Picture, check_position
+from flintlog.core.position import Position
+from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.files import METADATA_SIZE_MAX, Segment
+from flintlog.dialects.taskflux.survey import Survey, survey
+from flintlog.disk import Disk
+from flintlog.errors import UsageError
+
+
+def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
+    """Metadata, snapshot, the segments that belong to the log; the last of them up to its last record that counts.
+
+    A snapshot is replaced and segments are removed by name, never changed: another file under the name, or none,
+    tells. The metadata is read after the log, so that its term is never behind it.
+    """
+    found = survey(disk, data)
+    found.refuse_damage()
+    last = found.last
+    if as_of is not None:
+        if len(as_of) != 1:
+            raise UsageError("a taskflux position is one LSN")
+        first = found.base.index if found.has_snapshot else 0
+        last = check_position(as_of[0], first, last, word="LSN", path=data)
+    parts = [Part(file.name, file.size) for file in found.covered]
+    kept = [item for item in found.segments if item.first <= max(last, 0) and not item.uninitialised]
+    parts += [Part(segment.file.name, segment.file.size) for segment in kept[:-1]]
+    parts += [_segment(segment, last) for segment in kept[-1:]]
+    if found.listing.snapshot_size:
+        parts.append(Part(lay.SNAPSHOT_FILE, found.listing.snapshot_size))
+    settings = disk.stat(posixpath.join(data, lay.SETTINGS_FILE))
+    if settings is not None:
+        parts.append(Part(lay.SETTINGS_FILE, settings.size))
+    parts.append(Part(lay.METADATA_FILE, head=_metadata(disk, found), made=True))
+    return Picture(
+        data,
+        found.layout.edition,
+        None,
+        (found.base.index if found.has_snapshot else 0,) if last >= 0 else None,
+        (last,) if last >= 0 else None,
+        tuple(parts),
+    )
+
+
+def _metadata(disk: Disk, found: Survey) -> bytes:
+    """Term and vote as they are now; where there are none, those that an opening store begins with."""
+    if found.metadata is not None:
+        place = posixpath.join(found.listing.data, lay.METADATA_FILE)
+        return disk.read(place, METADATA_SIZE_MAX)[: found.layout.metadata_size]
+    term = found.last_term + 1 if found.last >= 0 else lay.TERM_FIRST
+    return found.layout.encode_metadata(term, None)
+
+
+def _segment(segment: Segment, last: int) -> Part:
+    """The last segment of a copy: its records up to an LSN, and the end marker behind them."""
+    count = last - segment.first + 1
+    end = int(segment.records.offset[count]) if count < len(segment.records) else segment.end
+    return Part(segment.file.name, end, tail=(lay.END_MARKER,))
+
+
+def is_member(name: str) -> bool:
+    """Names of files that a picture can have."""
+    folder, _, file = name.rpartition("/")
+    if folder:
+        return folder == lay.LOG_DIRECTORY and lay.parse_segment_name(file) is not None
+    return name in (lay.METADATA_FILE, lay.SNAPSHOT_FILE, lay.SETTINGS_FILE)

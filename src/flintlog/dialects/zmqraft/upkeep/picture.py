@@ -1,0 +1,78 @@
+"""Which bytes of a peer's directory make the log at one moment: for a copy of it, also while somebody writes."""
+
+from __future__ import annotations
+
+import posixpath
+
+import msgpack
+
+from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
+from flintlog.dialects.zmqraft.survey import IndexRead, Survey, survey
+from flintlog.disk import Disk
+
+
+def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
+    """The snapshot, the index files of the log, the state files; entries of the last index file up to `as_of`.
+
+    What was applied is read before the log and the term after it: a copy never says that something was applied
+    which it does not have, and its term is never behind its entries.
+    """
+    applied = _read(disk, path, lay.APPLIED_STATE_FILE)
+    found = survey(disk, path)
+    found.refuse_damage()
+    assert found.snapshot is not None  # it would have been damage
+    base, last = found.snapshot.index, found.range.last
+    if as_of is not None:
+        last = check_position(as_of, base, last, word="index", path=path)
+    kept = [first for first in found.range.files if first <= last] or list(found.range.files[:1])
+    parts = []
+    for first in kept:
+        read = found.reads[first]
+        parts.append(
+            _index_file(found, read, last) if first == kept[-1] else Part(read.file.name, read.file.size)
+        )
+    if lay.SNAPSHOT_FILE in found.listing.sizes:
+        parts.append(Part(lay.SNAPSHOT_FILE, found.listing.sizes[lay.SNAPSHOT_FILE]))
+    if applied is not None:
+        parts.append(_applied(applied, last))
+    raft = _read(disk, path, lay.RAFT_STATE_FILE)
+    if raft is not None:
+        end = load(raft, PROPERTIES_OF[lay.RAFT_STATE_FILE], lay.RAFT_STATE_FILE).end
+        parts.append(Part(lay.RAFT_STATE_FILE, head=raft[:end], made=True))
+    return Picture(path, None, None, (base,), (last,), tuple(parts))
+
+
+def _read(disk: Disk, path: str, name: str) -> bytes | None:
+    place = posixpath.join(path, name)
+    return None if disk.stat(place) is None else disk.read(place, STATE_SIZE_MAX)
+
+
+def _index_file(found: Survey, read: IndexRead, last: int) -> Part:
+    """An index file up to an entry: the slots behind it are free."""
+    table = read.table
+    assert table is not None  # it would have been damage
+    count = min(max(last - table.first + 1, 0), len(table.ends))
+    with found.disk.open(posixpath.join(found.path, read.file.name)) as file:
+        head = bytearray(file.pread(table.data_start, 0))
+    if len(head) < table.data_start:
+        raise ChangedError("this file was cut while it was read", file=read.file.name)
+    begin, end = (lay.TABLE_OFFSET + lay.SLOT_SIZE * slot for slot in (count, table.capacity))
+    head[begin:end] = bytes(end - begin)
+    size = table.data_start + (int(table.ends[count - 1]) if count else 0)
+    return Part(read.file.name, size, head=bytes(head))
+
+
+def _applied(raw: bytes, last: int) -> Part:
+    """What was applied, as far as the copy has it."""
+    loaded = load(raw, PROPERTIES_OF[lay.APPLIED_STATE_FILE], lay.APPLIED_STATE_FILE)
+    if loaded.values["lastApplied"] <= last:
+        return Part(lay.APPLIED_STATE_FILE, head=raw[: loaded.end], made=True)
+    return Part(lay.APPLIED_STATE_FILE, head=msgpack.packb({"lastApplied": last}), made=True)
+
+
+def is_member(name: str) -> bool:
+    """Names of files that a picture can have."""
+    known = (lay.SNAPSHOT_FILE, lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE)
+    return name in known or lay.parse_index_path(name) is not None
