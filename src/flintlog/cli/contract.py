@@ -63,7 +63,7 @@ BYTE_FIELDS: Fields = (
 )
 
 PLAN_FIELDS: Fields = (
-    ("verb", "`repair`, `snapshot`, `compact`, `migrate` or `restore`"),
+    ("verb", "`repair`, `undo`, `snapshot`, `compact`, `migrate` or `restore`"),
     ("dialect", "the dialect of the directory"),
     ("path", "the log directory"),
     ("steps", "a list of {`action`, `file`, `reason`}"),

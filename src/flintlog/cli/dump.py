@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flintlog.cli.decoders import Decoding, find_decoder
 from flintlog.cli.output import Output
-from flintlog.cli.rows import row_chunks
+from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, count, position
 from flintlog.core.dialect import ByteField, EntryQuery
-from flintlog.errors import DamageError
+from flintlog.errors import DamageError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_REVERSE_SPLIT_BYTES = 4 << 20
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,21 +29,46 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--to", dest="last", type=position, metavar="POSITION", help="last position to show, inclusive"
     )
     parser.add_argument(
-        "--operation", action="append", metavar="WORD", help="only entries that do this (may be given again)"
+        "--operation",
+        "--kind",
+        action="append",
+        metavar="WORD",
+        help="only entries that do this (may be given again)",
     )
     parser.add_argument(
         "--stream",
+        "--queue",
+        "--topic",
+        "--storage",
         action="append",
         metavar="NAME",
         help="only entries of this queue, topic or storage (may be given again)",
     )
     parser.add_argument("--key", metavar="KEY", help="only entries with this key")
     parser.add_argument("--limit", type=count, metavar="N", help="stop after so many entries")
+    parser.add_argument(
+        "--reverse",
+        action="store_true",
+        help="the last entry first; with --limit only the end of the log is read",
+    )
+    parser.add_argument(
+        "--decode",
+        metavar="NAME",
+        help="show payloads as text, json, msgpack or hex, or by a decoder that a package brings "
+        "(entry points flintlog.decoders)",
+    )
     parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
     parser.add_argument("--hex", action="store_true", help="show the bytes, field by field")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.hex and (arguments.reverse or arguments.decode):
+        raise UsageError(
+            "--hex shows bytes in the order of the file", advice="Leave --reverse and --decode out"
+        )
+    if arguments.decode and arguments.no_payload:
+        raise UsageError("--decode needs the payloads", advice="Leave --no-payload out")
+    decoding = None if arguments.decode is None else Decoding(find_decoder(arguments.decode))
     log = LogDirectory.find(arguments)
     query = _query(arguments)
     if arguments.hex:
@@ -48,7 +77,15 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             fields if arguments.limit is None else _first_entries(log, query, fields, arguments.limit)
         )
     else:
-        _show_rows(log, query, arguments.limit, output)
+        if arguments.reverse:
+            query = replace(query, split_bytes=_REVERSE_SPLIT_BYTES)
+        batches = _reversed(log, query) if arguments.reverse else _batches(log, query)
+        _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
+    if decoding is not None and decoding.failed:
+        print(
+            f"flintlog: {decoding.failed} payloads are not {arguments.decode}; they are shown as they are",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -68,13 +105,31 @@ def _batches(log: LogDirectory, query: EntryQuery) -> Iterator[pa.RecordBatch]:
         yield from log.dialect.read_split(log.disk, log.path, split, query)
 
 
-def _show_rows(log: LogDirectory, query: EntryQuery, limit: int | None, output: Output) -> None:
+def _reversed(log: LogDirectory, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    """From the last entry to the first; what is not asked for is not read."""
+    import numpy as np
+
+    for split in reversed(log.dialect.splits(log.disk, log.path, query)):
+        for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
+            yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
+
+
+def _show_rows(
+    log: LogDirectory,
+    query: EntryQuery,
+    chunks: Iterator[list[Row]],
+    decoding: Decoding | None,
+    output: Output,
+) -> None:
     from flintlog.core.entries import COMMON_FIELDS  # Arrow is slow to load and only needed here
 
     columns = [field.name for field in COMMON_FIELDS]
     if not query.payload:
         columns.remove("payload")
-    output.rows([*columns, log.dialect.name], row_chunks(_batches(log, query), limit))
+    if decoding is not None:
+        chunks = decoding.rows(chunks)
+        columns.append("decoded")
+    output.rows([*columns, log.dialect.name], chunks)
 
 
 def _first_entries(
@@ -108,9 +163,12 @@ DUMP = Verb(
     summary="entries, filtered; --hex shows annotated bytes",
     description=(
         "Shows the entries of a log in log order. Changes nothing and works on a live directory. With --json "
-        "one object per line; with --hex every field with its offset, its bytes and its meaning."
+        "one object per line; with --hex every field with its offset, its bytes and its meaning. With --decode a field "
+        "`decoded` stands behind the payload: its value, or null where the payload cannot be read so."
     ),
     examples=(
+        "flintlog dump queues --reverse --limit 10",
+        "flintlog dump queues --queue orders --decode json",
         "flintlog dump queues --from 100 --to 200 --stream orders",
         "flintlog dump queues --hex --limit 1",
         "flintlog dump queues --json --no-payload",

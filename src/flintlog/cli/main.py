@@ -67,8 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except FlintlogError as error:
         return _fail(str(error), error.exit_status, arguments)
-    except KeyboardInterrupt:
-        return _fail("interrupted", EXIT_INTERRUPTED, arguments)
+    except KeyboardInterrupt as interrupt:
+        told = f"; {str(interrupt)[0].lower()}{str(interrupt)[1:]}" if str(interrupt) else ""
+        return _fail(f"interrupted{told}", EXIT_INTERRUPTED, arguments)
     except BrokenPipeError:
         _drop_output()
         return EXIT_READER_GONE

@@ -15,10 +15,11 @@ from typing import Any, Protocol, TextIO
 from flintlog.cli.rows import Row
 from flintlog.cli.terminal import HEALTH_STYLES, Column, Screen, Style, Table, cell, human_size, visible
 from flintlog.core.dialect import ByteField
-from flintlog.core.finding import Finding
+from flintlog.core.finding import Finding, exit_status
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position, position_json
+from flintlog.errors import EXIT_OK
 
 _HEX_BYTES_PER_LINE = 16
 
@@ -178,6 +179,8 @@ class TextOutput:
             self._line(f"lost: {loss}", Style.RED)
         if plan.refusal is not None:
             self._line(f"refused: {plan.refusal}", Style.RED)
+        elif plan.empty and exit_status(plan.findings) != EXIT_OK:
+            self._line("nothing that a repair can do; bring what is missing from a backup", Style.RED)
         elif plan.empty:
             self._line("nothing to do", Style.GREEN)
         if apply:

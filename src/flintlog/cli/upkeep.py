@@ -31,10 +31,30 @@ def _repair_options(parser: argparse.ArgumentParser) -> None:
     choice.add_argument(
         "--apply", action="store_true", help="carry the plan out; the original bytes are kept aside"
     )
-    choice.add_argument("--dry-run", action="store_true", help="only print the plan (as without --apply)")
+    choice.add_argument(
+        "--undo",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="take the newest repair back, or the one of this name in kept/: the original bytes are there again",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only print the plan (as without --apply); also of --undo"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --undo: also when something was written since, which is lost",
+    )
 
 
 def _repair(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.undo is not None:
+        return _undo(arguments, output)
+    if arguments.force:
+        raise UsageError("--force is for --undo", advice="A repair never needs it")
+    if arguments.apply and arguments.dry_run:
+        raise UsageError("--apply and --dry-run contradict each other", advice="Give one of them")
     log = LogDirectory.find(arguments)
     plan = log.dialect.plan_repair(log.disk, log.path)
     _carry_out(plan, output, apply=arguments.apply)
@@ -43,6 +63,13 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.apply:
         return EXIT_OK
     return EXIT_REFUSED if plan.lost else EXIT_REPAIRABLE
+
+
+def _undo(arguments: argparse.Namespace, output: Output) -> int:
+    log = LogDirectory.find(arguments)
+    plan = log.dialect.plan_undo(log.disk, log.path, arguments.undo or None, force=arguments.force)
+    _carry_out(plan, output, apply=not arguments.dry_run)
+    return EXIT_OK
 
 
 def _dry_run_option(parser: argparse.ArgumentParser) -> None:
@@ -145,9 +172,16 @@ REPAIR = Verb(
     summary="plan what makes the directory whole, then --apply",
     description=(
         "Prints what would make the directory open again and what that gives up; changes nothing without "
-        "--apply. The exit status of a plan is 1 when nothing acknowledged is lost and 3 when something is."
+        "--apply. The exit status of a plan is 1 when nothing acknowledged is lost and 3 when something is. The "
+        "originals of all files that change are kept in kept/TIME-REASON; --undo gives them back, byte for byte, "
+        "unless the directory was written to since. A repair that fails or is interrupted is taken back at once."
     ),
-    examples=("flintlog repair queues", "flintlog repair queues --apply"),
+    examples=(
+        "flintlog repair queues",
+        "flintlog repair queues --apply",
+        "flintlog repair queues --undo",
+        "flintlog repair queues --undo 20260301T031500Z-torn-tail --dry-run",
+    ),
     add_options=_repair_options,
     run=_repair,
 )

@@ -148,6 +148,9 @@ class Dialect(Protocol):
     def plan_repair(self, disk: Disk, path: str) -> Plan:
         """What would make the directory open again, and what that gives up."""
 
+    def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
+        """Take the newest repair back, or the one of that name; `force` also when something was written since."""
+
     def plan_snapshot(
         self,
         disk: Disk,

@@ -2,6 +2,8 @@
 
 What repair does in every dialect: hold the writer's lock, copy an original to `kept/<time>-<reason>/`, and put
 new content in its place by one rename. A crash leaves the old file or the new one, and the copy in any case.
+What fails on the way is taken back at once, and what is done can be taken back later (`undo.py`). So that nothing is
+forgotten, the keeper's disk copies every file of the directory aside before its first change, whoever makes it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Step
-from flintlog.disk import Disk, File, Mode, take_lock
-from flintlog.errors import RefusedError
+from flintlog.core.undo import KEPT_DIRECTORY, RECORD_FILE, Record, digest, digests, give_back, tree
+from flintlog.disk import Disk, File, Kernel, Mode, take_lock
+from flintlog.disk.disk import FLAGS
+from flintlog.errors import FlintlogError, LockedError, RefusedError
 
-KEPT_DIRECTORY = "kept"
 REPAIR_SCRATCH = "repair.new"
 
 
@@ -33,14 +36,34 @@ class Draft:
         self.steps.append(Step(action, file, reason))
         self.actions.append(act)
 
-    def carry_out(self, keeper: Keeper) -> str:
-        """Take every action under the keeper's lock; returns one line that says what was done."""
+    def carry_out(self, keeper: Keeper, then: Callable[[Disk], str | None] | None = None) -> str:
+        """Take every action under the keeper's lock, then do what `then` does on its disk; all of it, or nothing.
+
+        Returns one line that says what was done.
+        """
         if self.refusal is not None:
             raise RefusedError(self.refusal, file=keeper.root)
-        with keeper:
-            for act in self.actions:
-                act(keeper)
-        return f"repaired; the original files are in {keeper.directory}" if keeper.has_kept else "repaired"
+        more = None
+        try:
+            with keeper:
+                for act in self.actions:
+                    act(keeper)
+            if then is not None:
+                more = then(keeper.disk)
+        except BaseException as error:
+            _say(error, keeper.take_back())
+            raise
+        keeper.finish()
+        done = f"repaired; the original files are in {keeper.directory}" if keeper.has_kept else "repaired"
+        return f"{done}; {more}" if more else done
+
+
+def _say(error: BaseException, sentence: str) -> None:
+    """Let the error tell what became of the directory."""
+    if isinstance(error, KeyboardInterrupt):
+        error.args = (sentence,)
+    elif isinstance(error, FlintlogError):
+        error.advice = f"{error.advice}. {sentence}" if error.advice else sentence
 
 
 def kept_name(now: float, findings: Sequence[Finding]) -> str:
@@ -53,47 +76,60 @@ class Keeper:
     """The files of one directory, while its writer's lock is held."""
 
     def __init__(self, disk: Disk, root: str, name: str, *, lock: str, lock_mode: Mode, scratch: str) -> None:
-        self.disk = disk
+        self.disk = Disk(_KeepingKernel(disk.kernel, self._before_change))
         self.root = root
         self.directory = posixpath.join(root, KEPT_DIRECTORY, name)
+        self._plain = disk
         self._scratch = scratch
         self._lock_place = (lock, lock_mode)
         self._lock: File | None = None
-        self.has_kept = False
+        self._before: dict[str, bool] | None = (
+            None  # the files that were there, and whether each is kept by now
+        )
+
+    @property
+    def has_kept(self) -> bool:
+        return any((self._before or {}).values())
 
     def __enter__(self) -> Keeper:
-        self._lock = take_lock(self.disk, *self._lock_place, self.root)
-        self.disk.make_passing_directory(self._scratch)
+        was_there = self._plain.stat(self._lock_place[0]) is not None
+        self._lock = take_lock(self._plain, *self._lock_place, self.root)
+        self._plain.make_passing_directory(self._scratch)
         self.directory = self._unused(self.directory)
+        made = None if was_there else posixpath.relpath(self._lock_place[0], self.root)  # by taking the lock
+        self._before = {name: False for name in tree(self._plain, self.root) if name != made}
+        self._write(Record("begun", list(self._before)))
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._lock is not None:
             self._lock.close()
+            self._lock = None
 
     def _unused(self, directory: str) -> str:
         """A second repair in the same second must not write over the originals of the first."""
         number = 1
         found = directory
-        while self.disk.stat(found) is not None:
+        while self._plain.stat(found) is not None:
             number += 1
             found = f"{directory}-{number}"
         return found
 
     def keep(self, name: str) -> None:
         """Copy a file aside, durable on return."""
-        target = posixpath.join(self.directory, name)
-        self.disk.make_directory(posixpath.dirname(target))
+        if self._before is None or self._before.get(name, True):
+            return
         with self.open(name) as source:
-            self._publish(target, source.chunks(0, source.size()))
-        self.has_kept = True
+            self._set_aside(name, source.chunks(0, source.size()))
+        self._before[name] = True
 
     def open(self, name: str) -> File:
         """A file of the directory, to read."""
-        return self.disk.open(posixpath.join(self.root, name))
+        return self._plain.open(posixpath.join(self.root, name))
 
     def replace(self, name: str, chunks: Iterable[bytes]) -> None:
         """Put new content in the place of a file."""
+        self.keep(name)
         self._publish(posixpath.join(self.root, name), chunks)
 
     def remove(self, name: str) -> None:
@@ -102,7 +138,106 @@ class Keeper:
 
     def settle(self, directory: str) -> None:
         """Make the removals in a directory durable."""
-        self.disk.sync_directory(posixpath.join(self.root, directory))
+        self._plain.sync_directory(posixpath.join(self.root, directory))
+
+    def finish(self) -> None:
+        """Write down what the repair left, so that it can be told from what comes later."""
+        try:
+            lock = take_lock(self._plain, *self._lock_place, self.root)
+        except LockedError:
+            return  # somebody writes already: nobody can tell any more
+        with lock:
+            before = self._before or {}
+            originals = {
+                name: digest(self._plain, posixpath.join(self.directory, name))
+                for name, kept in before.items()
+                if kept
+            }
+            self._write(Record("done", list(before), digests(self._plain, self.root), originals))
+
+    def take_back(self) -> str:
+        """Undo what was done so far, after an error; returns a sentence on what is there now."""
+        if self._before is None:
+            return "Nothing was changed"
+        try:
+            lock = self._lock or take_lock(self._plain, *self._lock_place, self.root)
+            with lock:
+                give_back(self._plain, self.root, self.directory, list(self._before))
+                self._write(Record("undone", list(self._before)))
+        except FlintlogError as error:
+            return (
+                f"The files could not all be put back ({error.what()}); they are in {self.directory}, and "
+                "`repair --undo --force` puts them back"
+            )
+        return "Nothing was changed"
+
+    def _before_change(self, path: str) -> None:
+        """Keep a file, or every file below a directory."""
+        name = posixpath.relpath(path, self.root)
+        for each in self._before or ():
+            if each == name or each.startswith(f"{name}/"):
+                self.keep(each)
+
+    def _write(self, record: Record) -> None:
+        self._set_aside(RECORD_FILE, [record.encode()])
+
+    def _set_aside(self, name: str, chunks: Iterable[bytes]) -> None:
+        target = posixpath.join(self.directory, name)
+        self._plain.make_directory(posixpath.dirname(target))
+        self._publish(target, chunks)
 
     def _publish(self, target: str, chunks: Iterable[bytes]) -> None:
-        self.disk.publish(target, chunks, scratch=posixpath.join(self._scratch, REPAIR_SCRATCH))
+        self._plain.publish(target, chunks, scratch=posixpath.join(self._scratch, REPAIR_SCRATCH))
+
+
+class _KeepingKernel:
+    """Hands every call on, and says which file is about to change."""
+
+    def __init__(self, kernel: Kernel, before_change: Callable[[str], None]) -> None:
+        self._kernel = kernel
+        self._before_change = before_change
+        self._untouched: dict[int, str] = {}  # open for writing, and not written to yet
+        self.pread = kernel.pread
+        self.sync = kernel.sync
+        self.map = kernel.map
+        self.map_range = kernel.map_range
+        self.lock = kernel.lock
+        self.stat_handle = kernel.stat_handle
+        self.stat = kernel.stat
+        self.list = kernel.list
+        self.mkdir = kernel.mkdir
+        self.link = kernel.link
+        self.sync_directory = kernel.sync_directory
+        self.pause = kernel.pause
+
+    def open(self, path: str, flags: int) -> int:
+        handle = self._kernel.open(path, flags)
+        if flags & FLAGS["write"]:
+            self._untouched[handle] = path
+        return handle
+
+    def close(self, handle: int) -> None:
+        self._untouched.pop(handle, None)
+        self._kernel.close(handle)
+
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
+        self._touch(handle)
+        return self._kernel.pwrite(handle, data, offset)
+
+    def truncate(self, handle: int, size: int) -> None:
+        self._touch(handle)
+        self._kernel.truncate(handle, size)
+
+    def rename(self, source: str, target: str) -> None:
+        self._before_change(source)
+        self._before_change(target)
+        self._kernel.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._before_change(path)
+        self._kernel.unlink(path)
+
+    def _touch(self, handle: int) -> None:
+        path = self._untouched.pop(handle, None)
+        if path is not None:
+            self._before_change(path)

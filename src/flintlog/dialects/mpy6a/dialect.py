@@ -88,6 +88,11 @@ class Mpy6a:
 
         return plan_repair(disk, path)
 
+    def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
+        from flintlog.core.undo import plan_undo
+
+        return plan_undo(disk, path, self.name, name, force=force, lock=path, lock_mode="read")
+
     def plan_snapshot(
         self,
         disk: Disk,

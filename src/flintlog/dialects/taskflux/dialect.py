@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
 from flintlog.core.workers import Workers
-from flintlog.dialects.taskflux import files
+from flintlog.dialects.taskflux import files, layout
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
 
@@ -93,6 +94,13 @@ class Taskflux:
         from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 
         return plan_repair(disk, _data(disk, path))
+
+    def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
+        from flintlog.core.undo import plan_undo
+
+        data = _data(disk, path)
+        lock = posixpath.join(data, layout.METADATA_FILE)
+        return plan_undo(disk, data, self.name, name, force=force, lock=lock, lock_mode="create")
 
     def plan_snapshot(
         self,

@@ -88,6 +88,12 @@ class Zmqraft:
 
         return plan_repair(disk, _peer(disk, path))
 
+    def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
+        from flintlog.core.undo import plan_undo
+
+        root = _peer(disk, path)
+        return plan_undo(disk, root, self.name, name, force=force, lock=root, lock_mode="read")
+
     def plan_snapshot(
         self,
         disk: Disk,

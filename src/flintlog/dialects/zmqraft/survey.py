@@ -149,14 +149,14 @@ Reader = Callable[[Sequence[Reading]], Iterator[Glance | None]]
 
 def read_index_file(item: Reading) -> Glance | None:
     """Read an index file; None when it is gone."""
-    found: Glance | None = None
+    found: list[Glance] = []
     with suppress_gone(), item.disk.open(posixpath.join(item.path, item.file.name)) as handle:
         view, table = read_head(handle, item.file.first, copy=item.newest, newest=item.newest)
         if item.read_all or _lacks_entries(view, table):
             view = handle.view(copy=item.newest)
             table = scan.read_table(view, item.file.first, newest=item.newest)
-        found = _glance(view, table, item.read_all)
-    return found
+        found.append(_glance(view, table, item.read_all))
+    return found[0] if found else None
 
 
 def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:

@@ -26,9 +26,10 @@ import numpy as np
 
 from flintlog.core.dialect import no_progress
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
+from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
+from flintlog.core.undo import KEPT_DIRECTORY
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Catalog, Manifest
@@ -86,13 +87,16 @@ def plan_repair(
             lock_mode="read",
             scratch=posixpath.join(path, KEPT_DIRECTORY),
         )
-        done = draft.carry_out(keeper)
-        if found.manifest is None and survey(disk, path).is_damaged:
-            return f"{done}; there is more: repair once again"
-        with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
-            if compacts:
-                store.compact()
-        return done
+
+        def heal(disk: Disk) -> str | None:
+            if found.manifest is None and survey(disk, path).is_damaged:
+                return "there is more: repair once again"
+            with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
+                if compacts:
+                    store.compact()
+            return None
+
+        return draft.carry_out(keeper, heal)
 
     refused = draft.refusal is not None
     return Plan(

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
+from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
+from flintlog.core.undo import KEPT_DIRECTORY
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
@@ -53,10 +54,12 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
             lock_mode="read",
             scratch=posixpath.join(path, KEPT_DIRECTORY),
         )
-        done = draft.carry_out(keeper)
         strict = lay.OPERATIONS_FILE not in found.listing.known
-        Engine(disk, path, strict=strict, log_bytes=1 << 62, reserve_bytes=0, after=_nothing).close()
-        return done
+
+        def heal(disk: Disk) -> None:
+            Engine(disk, path, strict=strict, log_bytes=1 << 62, reserve_bytes=0, after=_nothing).close()
+
+        return draft.carry_out(keeper, heal)
 
     return Plan("repair", "mpy6a", path, tuple(draft.steps), apply, tuple(draft.lost), findings)
 

@@ -16,9 +16,10 @@ from itertools import chain
 import msgpack
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import KEPT_DIRECTORY, Draft, Keeper, kept_name
+from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
+from flintlog.core.undo import KEPT_DIRECTORY
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Table
@@ -44,18 +45,15 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
 
     def apply() -> str:
-        done = draft.carry_out(
-            Keeper(
-                disk,
-                path,
-                kept_name(clock(), findings),
-                lock=path,
-                lock_mode="read",
-                scratch=posixpath.join(path, KEPT_DIRECTORY),
-            )
+        keeper = Keeper(
+            disk,
+            path,
+            kept_name(clock(), findings),
+            lock=path,
+            lock_mode="read",
+            scratch=posixpath.join(path, KEPT_DIRECTORY),
         )
-        RaftStore(path, disk=disk).close()
-        return done
+        return draft.carry_out(keeper, lambda disk: RaftStore(path, disk=disk).close())
 
     return Plan(
         "repair",

@@ -1,0 +1,228 @@
+"""Takes a repair back: every file as it was before it, byte for byte.
+
+A repair writes down, before it changes anything, which files there are (`flintlog-repair.json` beside the originals),
+and when it is done, what it left. With that a later `repair --undo` knows what to put back and what to remove, and
+refuses when somebody has written to the directory since: it would take that away too.
+
+Originals come back by a link and a rename, so a full disk is no obstacle. Each file is the repaired one or the
+original one at any moment; an undo that was cut short is finished by the next.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flintlog.core.plan import Plan, Step
+from flintlog.disk import Disk, Mode, take_lock
+from flintlog.errors import DamageError, DiskError, RefusedError, UsageError
+
+KEPT_DIRECTORY = "kept"
+RECORD_FILE = "flintlog-repair.json"
+UNDO_SCRATCH = "undo.new"
+_RECORD_BYTES_MAX = 256 << 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
+
+Stage = Literal["begun", "done", "undoing", "undone"]
+Digests = dict[str, str]
+
+
+@dataclass(slots=True)
+class Record:
+    """What one repair wrote down. `after` and `originals` are known when it is done."""
+
+    stage: Stage
+    before: list[str]
+    after: Digests = field(default_factory=dict)
+    originals: Digests = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        value = {"version": 1, "stage": self.stage, "before": self.before}
+        return json.dumps({**value, "after": self.after, "originals": self.originals}).encode() + b"\n"
+
+
+def read_record(disk: Disk, folder: str) -> Record | None:
+    """The record of the repair whose originals lie in `folder`; None when there is none."""
+    path = posixpath.join(folder, RECORD_FILE)
+    if disk.stat(path) is None:
+        return None
+    try:
+        value: Any = json.loads(disk.read(path, _RECORD_BYTES_MAX))
+        known = value["version"] == 1 and value["stage"] in ("begun", "done", "undoing", "undone")
+        names = [*value["before"], *value["after"], *value["originals"]]
+        if not known or not all(_stays_inside(name) for name in names):
+            raise ValueError
+        return Record(value["stage"], value["before"], dict(value["after"]), dict(value["originals"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamageError(
+            "this is not the record of a repair",
+            code="repair-record",
+            file=path,
+            advice="The original files lie beside it; copy them back by hand",
+        ) from error
+
+
+def _stays_inside(name: object) -> bool:
+    return isinstance(name, str) and posixpath.normpath(name) == name and name[:1] != "/" and name[:2] != ".."
+
+
+def tree(disk: Disk, root: str, folder: str = "") -> Iterator[str]:
+    """The files below a log directory by their names in it, without those that repairs kept."""
+    for name in disk.list(posixpath.join(root, folder)):
+        inside = posixpath.join(folder, name)
+        if inside == KEPT_DIRECTORY:
+            continue
+        if disk.is_directory(posixpath.join(root, inside)):
+            yield from tree(disk, root, inside)
+        else:
+            yield inside
+
+
+def digests(disk: Disk, root: str) -> Digests:
+    """A fingerprint of every file that `tree` shows."""
+    return {name: digest(disk, posixpath.join(root, name)) for name in tree(disk, root)}
+
+
+def digest(disk: Disk, path: str) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    with disk.open(path) as file:
+        for chunk in file.chunks(0, file.size()):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def kept_files(disk: Disk, folder: str) -> list[str]:
+    """The originals that lie in `folder`."""
+    return [name for name in tree(disk, folder) if name != RECORD_FILE]
+
+
+def give_back(disk: Disk, root: str, folder: str, before: list[str]) -> None:
+    """Put every original back and remove what was not there before, durable on return."""
+    known = set(before)
+    changed = []
+    for name in kept_files(disk, folder):
+        if name in known:
+            _put_back(disk, posixpath.join(folder, name), posixpath.join(root, name), folder)
+            changed.append(name)
+    for name in list(tree(disk, root)):
+        if name not in known:
+            disk.unlink(posixpath.join(root, name))
+            changed.append(name)
+    for parent in sorted({posixpath.dirname(posixpath.join(root, name)) for name in changed}):
+        disk.sync_directory(parent)
+
+
+def _put_back(disk: Disk, original: str, target: str, folder: str) -> None:
+    scratch = posixpath.join(folder, UNDO_SCRATCH)
+    if disk.stat(scratch) is not None:
+        disk.unlink(scratch)
+    if not disk.is_directory(posixpath.dirname(target)):
+        disk.make_directory(posixpath.dirname(target))
+    try:
+        disk.link(original, scratch)
+    except DiskError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with disk.open(original) as source:
+            disk.publish(target, source.chunks(0, source.size()), scratch=scratch)
+        return
+    disk.rename(scratch, target)
+
+
+def plan_undo(
+    disk: Disk, root: str, dialect: str, name: str | None, *, force: bool, lock: str, lock_mode: Mode
+) -> Plan:
+    """What taking the newest repair back would do, or the one of that name."""
+    chosen, record, refusal = _choose(disk, root, name)
+    folder = posixpath.join(root, KEPT_DIRECTORY, chosen)
+    if refusal is None and not force:
+        refusal = _refusal(disk, root, folder, record)
+    steps = [] if refusal is not None else list(_steps(disk, root, folder, chosen, record))
+
+    def apply() -> str:
+        with take_lock(disk, lock, lock_mode, root):
+            again = (
+                None if force else _refusal(disk, root, folder, record, passing=posixpath.relpath(lock, root))
+            )
+            if again is not None:
+                raise RefusedError(again, file=root, advice="Nothing was changed")
+            _write(disk, folder, record, "undoing")
+            give_back(disk, root, folder, record.before)
+            _write(disk, folder, record, "undone")
+            for kept in kept_files(disk, folder):
+                disk.unlink(posixpath.join(folder, kept))
+        return f"the files are as they were before the repair {chosen}"
+
+    return Plan("undo", dialect, root, tuple(steps), apply, refusal=refusal, facts={"repair": chosen})
+
+
+def _write(disk: Disk, folder: str, record: Record, stage: Stage) -> None:
+    content = Record(stage, record.before, record.after, record.originals).encode()
+    disk.publish(posixpath.join(folder, RECORD_FILE), [content], scratch=posixpath.join(folder, UNDO_SCRATCH))
+
+
+def _choose(disk: Disk, root: str, name: str | None) -> tuple[str, Record, str | None]:
+    kept = posixpath.join(root, KEPT_DIRECTORY)
+    found = {each: read_record(disk, posixpath.join(kept, each)) for each in disk.list(kept)}
+    records = {each: record for each, record in found.items() if record is not None}
+    standing = sorted((each for each, record in records.items() if record.stage != "undone"), key=_age)
+    nothing = Record("undone", [])
+    if name is not None and name not in records:
+        known = ", ".join(sorted(records)) or "none"
+        raise UsageError(f"there is no repair {name!r} here", file=root, advice=f"Known: {known}")
+    if name is None and not standing:
+        return "", nothing, "there is no repair to take back"
+    chosen = name or standing[-1]
+    if chosen not in standing:
+        return chosen, nothing, f"the repair {chosen} was taken back already"
+    if chosen != standing[-1]:
+        return chosen, nothing, f"a later repair stands on it; take {standing[-1]} back first"
+    return chosen, records[chosen], None
+
+
+def _age(name: str) -> tuple[str, int, str]:
+    """Repairs of one second are numbered."""
+    stamp, _, reason = name.partition("-")
+    number = reason.rpartition("-")[2]
+    return stamp, int(number) if number.isdecimal() else 1, reason
+
+
+def _refusal(disk: Disk, root: str, folder: str, record: Record, passing: str = "") -> str | None:
+    if record.stage == "begun":
+        return (
+            "this repair was cut short, and nobody knows whether the directory was written to since; "
+            "repair it to the end, or give --force to go back all the same"
+        )
+    halfway = record.stage == "undoing"
+    now = digests(disk, root)
+    written = [
+        name
+        for name, found in now.items()
+        if found != record.after.get(name)
+        and not (halfway and found == record.originals.get(name))
+        and not (name == passing and name not in record.before)  # made by taking the lock
+    ]
+    gone = [name for name in record.after if name not in now and (not halfway or name in record.before)]
+    if not written and not gone:
+        return None
+    return (
+        f"{(written + gone)[0]} was written to after the repair, and going back would take that away; the original "
+        f"files are in {folder}, and --force goes back all the same"
+    )
+
+
+def _steps(disk: Disk, root: str, folder: str, chosen: str, record: Record) -> Iterator[Step]:
+    known = set(record.before)
+    for name in kept_files(disk, folder):
+        if name in known:
+            yield Step("put back", name, f"as it was before the repair {chosen}")
+    for name in tree(disk, root):
+        if name not in known:
+            yield Step("remove", name, "it was not there before the repair")
+    if record.stage == "undoing":
+        yield Step("finish", posixpath.relpath(folder, root), "an undo that was cut short")

@@ -1,0 +1,138 @@
+"""`dump` from the end, by the dialects' own words, and with decoded payloads."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import msgpack
+import pytest
+from tests.every_directory import every_directory
+
+from flintlog import QueueStore
+from flintlog.cli import dump as module
+from flintlog.cli.main import main
+from flintlog.core.dialect import detect
+from flintlog.disk import Disk
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    return every_directory(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture
+def typed(capsys):
+    def run(*words):
+        capsys.readouterr()
+        status = main([*map(str, words)])
+        captured = capsys.readouterr()
+        return status, [json.loads(line) for line in captured.out.splitlines()], captured.err
+
+    return run
+
+
+@pytest.fixture
+def queues(tmp_path):
+    with QueueStore(tmp_path / "log", soft_limit=300, hard_limit=600, snapshot_threshold=99) as store:
+        store.create("orders")
+        for number in range(30):
+            store.queue("orders").add(json.dumps({"n": number}).encode(), number)
+        store.queue().add(msgpack.packb({b"k": [1, None]}), 1)
+        store.queue().add(b"\xff\xfe", 1)
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("dialect", ["taskflux", "zmqraft", "mpy6a", "limestone"])
+def test_backwards_is_forwards_turned_round(dialect, directories, typed):
+    seen = 0
+    for case, path in directories.items():
+        if not case.startswith(dialect):
+            continue
+        status, forwards, _ = typed("dump", path, "--json", "--no-payload")
+        if status or not forwards:
+            continue
+        assert typed("dump", path, "--json", "--no-payload", "--reverse")[1] == forwards[::-1], case
+        assert (
+            typed("dump", path, "--json", "--no-payload", "--reverse", "--limit", 2)[1] == forwards[::-1][:2]
+        )
+        seen += 1
+        if seen == 5:
+            break
+    assert seen == 5
+
+
+def test_the_last_entries_are_found_without_reading_the_others(queues, typed, monkeypatch):
+    dialect = detect(Disk(), str(queues))
+    read = []
+    whole = type(dialect).read_split
+
+    def spy(self, disk, path, split, query):
+        read.append(split)
+        return whole(self, disk, path, split, query)
+
+    monkeypatch.setattr(type(dialect), "read_split", spy)
+    monkeypatch.setattr(module, "_REVERSE_SPLIT_BYTES", 200)
+    status, [last], _ = typed("dump", queues, "--json", "--reverse", "--limit", 1)
+    assert (status, last["payload"]) == (0, "fffe")
+    assert len(read) == 1
+    assert typed("dump", queues, "--json", "--limit", 100)[0] == 0
+    assert len(read) > 3
+
+
+def test_streams_go_by_the_names_of_the_dialects(queues, typed):
+    rows = typed("dump", queues, "--json", "--stream", "orders")[1]
+    assert len(rows) == 31
+    for word in ("--queue", "--topic", "--storage"):
+        assert typed("dump", queues, "--json", word, "orders")[1] == rows
+    added = typed("dump", queues, "--json", "--queue", "orders", "--kind", rows[-1]["operation"])[1]
+    assert added == rows[1:]
+
+
+def test_payloads_are_decoded_and_what_cannot_be_is_counted(queues, typed):
+    def decoded(name, queue):
+        status, rows, talk = typed(
+            "dump", queues, "--json", "--decode", name, "--queue", queue, "--kind", "add"
+        )
+        assert status == 0
+        return [row["decoded"] for row in rows], talk
+
+    assert decoded("json", "orders") == ([{"n": number} for number in range(30)], "")
+    assert decoded("text", "orders")[0][3] == '{"n": 3}'
+    assert decoded("hex", "") == ([msgpack.packb({b"k": [1, None]}).hex(), "fffe"], "")
+    values, talk = decoded("msgpack", "")
+    assert values[0] == {"b'k'": [1, None]}
+    assert "1 payloads are not msgpack" in talk
+
+
+def test_a_package_brings_its_own_decoder(queues, typed, tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    told = site / "shop-1.0.dist-info"
+    told.mkdir(parents=True)
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text(
+        "[flintlog.decoders]\norders = shop_wire:decode\nbroken = shop_wire:gone\n"
+    )
+    (site / "shop_wire.py").write_text(
+        "def decode(raw):\n    return {'length': len(raw), 'first': raw[:1]}\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    status, rows, _ = typed("dump", queues, "--json", "--decode", "orders", "--reverse", "--limit", 1)
+    assert (status, rows[0]["decoded"]) == (0, {"length": 2, "first": "ff"})
+    status, _, talk = typed("dump", queues, "--decode", "broken")
+    assert (status, "cannot be loaded" in talk) == (2, True)
+    status, _, talk = typed("dump", queues, "--decode", "unknown")
+    assert (status, "text, json, msgpack, hex, broken, orders" in talk) == (2, True)
+    sys.modules.pop("shop_wire", None)
+
+
+@pytest.mark.parametrize(
+    "words", [["--hex", "--reverse"], ["--hex", "--decode", "text"], ["--decode", "text", "--no-payload"]]
+)
+def test_options_that_contradict_each_other_are_refused(words, queues, typed):
+    assert typed("dump", queues, *words)[0] == 2
+
+
+def test_a_table_shows_the_decoded_payload(queues, capsys):
+    assert main(["dump", str(queues), "--decode", "json", "--limit", "2"]) == 0
+    assert "decoded" in capsys.readouterr().out
