@@ -65,7 +65,6 @@ def test_the_help_of_every_verb_has_an_example_that_parses(verb, capsys):
         ["dump", "queues", "--from", "x"],
         ["dump", "queues", "--limit", "-1"],
         ["state", "queues", "--as-of", "1.5"],
-        ["repair", "queues", "--apply", "--dry-run"],
         ["migrate", "queues", "--edition"],
     ],
 )

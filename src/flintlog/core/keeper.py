@@ -237,6 +237,9 @@ class _KeepingKernel:
         self._before_change(path)
         self._kernel.unlink(path)
 
+    def rmdir(self, path: str) -> None:
+        self._kernel.rmdir(path)
+
     def _touch(self, handle: int) -> None:
         path = self._untouched.pop(handle, None)
         if path is not None:
