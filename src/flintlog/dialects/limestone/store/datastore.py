@@ -119,9 +119,14 @@ class Datastore:
         order = numeric if self.edition == "designed" else by_bytes
         self.snapshot: Snapshot | None = None
         if snapshot:
-            fresh = self._survey()
+            fresh = self._survey() if self._was_changed(found) else found
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
             self.snapshot = write_snapshot(self.disk, self.path, state, order)
+
+    def _was_changed(self, found: Survey) -> bool:
+        """May opening have changed what a survey before it saw?"""
+        version = found.manifest.version if found.manifest else 0
+        return bool(found.findings) or self.edition == "shipped" or version != lay.VERSION_OF["designed"]
 
     def _survey(self) -> Survey:
         walker = None if self._workers is None else spread.walker(self._workers)

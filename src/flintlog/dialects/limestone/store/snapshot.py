@@ -17,9 +17,9 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Entry
 from flintlog.dialects.limestone.replay import Live, State
-from flintlog.dialects.limestone.scan import Entries
-from flintlog.dialects.limestone.store.sorted_file import sorted_file
-from flintlog.disk import Disk, write_all
+from flintlog.dialects.limestone.scan import Ints
+from flintlog.dialects.limestone.store.sorted_file import sorted_records
+from flintlog.disk import Disk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,33 +28,13 @@ _STEP = 256  # records between two keys of the index
 
 
 class Snapshot:
-    """Keys and values as they were when the store was opened."""
+    """Keys and values as they were when the store was opened. `index` has one key of many and where it stands."""
 
-    def __init__(self, view: memoryview, epoch: int, order: Callable[[int], int]) -> None:
+    def __init__(self, view: memoryview, epoch: int, order: Callable[[int], int], index: Index) -> None:
         self._view = view
         self._order = order
         self.epoch = epoch
-        self._snippets = scan.walk(view).snippets
-        self._keys: list[tuple[int, bytes]] = []
-        self._places: list[int] = []
-        count = 0
-        for entries in scan.read_entries(view, self._snippets):
-            self._index(entries, -count % _STEP)
-            count += len(entries)
-        self._count = count
-
-    def _index(self, entries: Entries, first: int) -> None:
-        some = entries[first::_STEP]
-        rows = zip(
-            some.storage.tolist(),
-            some.key.tolist(),
-            some.key_length.tolist(),
-            some.offset.tolist(),
-            strict=True,
-        )
-        for storage, key, length, offset in rows:
-            self._keys.append((self._order(storage), bytes(self._view[key : key + length])))
-            self._places.append(offset)
+        self._keys, self._places, self._count = index.keys, index.places, index.count
 
     def __len__(self) -> int:
         return self._count
@@ -92,7 +72,7 @@ class Snapshot:
         """All of it as Arrow batches: storage_id, key, value, write_version, blob_ids."""
         from flintlog.dialects.limestone.tables import state_batches
 
-        for entries in scan.read_entries(self._view, self._snippets):
+        for entries in scan.read_entries(self._view, scan.walk(self._view).snippets):
             file = np.zeros(len(entries), np.int32)
             live = Live(
                 file,
@@ -106,12 +86,38 @@ class Snapshot:
             yield from state_batches([self._view], [lay.SNAPSHOT_FILE], live)
 
 
+class Index:
+    """One key of every so many, and where its record begins in the file."""
+
+    def __init__(self, order: Callable[[int], int]) -> None:
+        self._order = order
+        self.keys: list[tuple[int, bytes]] = []
+        self.places: list[int] = []
+        self.count = 0
+
+    def add(self, data: bytearray, starts: Ints, at: int) -> None:
+        """Take in records that stand at `at` in the file; `starts` says where each begins in `data`."""
+        for start in starts[-self.count % _STEP : -1 : _STEP].tolist():
+            _, length, _, storage = lay.PUT_HEADER.unpack_from(data, start)
+            key = start + lay.PUT_HEADER.size
+            self.keys.append((self._order(storage), bytes(data[key : key + length])))
+            self.places.append(at + start)
+        self.count += len(starts) - 1
+
+
 def write_snapshot(disk: Disk, path: str, state: State, order: Callable[[int], int]) -> Snapshot:
     """Write `data/snapshot` and open it. Whether it outlives a crash does not matter."""
     target = posixpath.join(path, lay.SNAPSHOT_FILE)
     disk.make_passing_directory(posixpath.dirname(target))
+    index = Index(order)
     with disk.create_scratch(target + ".new") as file:
-        write_all(file, sorted_file(state, 0))
+        head = lay.encode_begin(0)
+        file.pwrite(head, 0)
+        at = len(head)
+        for data, starts in sorted_records(state):
+            index.add(data, starts, at)
+            file.pwrite(data, at)
+            at += len(data)
         disk.rename(file.path, target)
     with disk.open(target) as file:
-        return Snapshot(file.view(), state.epoch, order)
+        return Snapshot(file.view(), state.epoch, order, index)
