@@ -21,7 +21,8 @@ from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Disk, write_all
 
 _INVALIDATED = bytes([lay.INVALIDATED])
-_SCRATCH = ("sorting/", "compaction_temp/")  # of the original and of ours, as large as the log
+# Scratch of the original, as large as the log, which removes it at every start, too; and that of our workers.
+_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.")
 
 
 def heal(found: Survey) -> None:
