@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.backup.listing import Backup, Copied
 from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.core.dialect import Progress, no_progress
-from flintlog.disk import Buffer, Disk, write_all
+from flintlog.disk import Buffer, Disk, File, write_all
 from flintlog.errors import FlintlogError, RefusedError
 
 Identity = tuple[int, int]
+_HANDLES_MAX = 400
 
 
 @dataclass(slots=True)
@@ -87,6 +88,63 @@ def identities(disk: Disk, path: str) -> dict[str, Identity]:
     return found
 
 
+class Pinned:
+    """The files of a directory, held open from before it is looked at until they are copied.
+
+    A file that is open can be removed and still be read, and no other file gets its identity. So whoever looked finds
+    out whether the names still mean the files that were there before. Of very many the last are not held open.
+    """
+
+    def __init__(self, disk: Disk, path: str, wanted: Callable[[str], bool]) -> None:
+        self.identities = identities(disk, path)
+        self._disk = disk
+        self._path = path
+        self._files: dict[str, File] = {}
+        try:
+            for name in filter(wanted, sorted(self.identities)):
+                if len(self._files) == _HANDLES_MAX:
+                    break
+                self._files[name] = file = disk.open(posixpath.join(path, name))
+                self.identities[name] = file.stat().identity
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, picture: Picture) -> None:
+        """The files of a picture that was taken since are those that are held open."""
+        for part in picture.parts:
+            if not part.made:
+                stat = self._disk.stat(posixpath.join(picture.path, part.name))
+                self._compare(picture, part.name, None if stat is None else stat.identity)
+
+    @contextmanager
+    def open(self, picture: Picture, name: str) -> Iterator[File]:
+        held = self._files.get(self._inside(picture, name))
+        if held is not None:
+            yield held
+            return
+        with self._disk.open(posixpath.join(picture.path, name)) as file:
+            self._compare(picture, name, file.stat().identity)
+            yield file
+
+    def _compare(self, picture: Picture, name: str, identity: Identity | None) -> None:
+        if identity is None or identity != self.identities.get(self._inside(picture, name)):
+            raise ChangedError("another file has this name now", file=posixpath.join(picture.path, name))
+
+    def _inside(self, picture: Picture, name: str) -> str:
+        return posixpath.relpath(posixpath.join(picture.path, name), self._path)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def __enter__(self) -> Pinned:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
 def fill(
     disk: Disk,
     picture: Picture,
@@ -94,12 +152,12 @@ def fill(
     *,
     to: Disk | None = None,
     known: Known | None = None,
-    expected: Mapping[str, Identity] | None = None,
+    pinned: Pinned | None = None,
     progress: Progress = no_progress,
 ) -> tuple[Copied, ...]:
     """Copy the files of a picture that no earlier backup holds; without `building` only say which.
 
-    `expected` are the files that the picture was made of: another one under its name is a change.
+    `pinned` are the files that the picture was made of.
     """
     known = known or Known()
     total = sum(part.length for part in picture.parts)
@@ -107,13 +165,13 @@ def fill(
     copied = []
     folders: set[str] = set()
     for part in picture.parts:
-        item = _held(disk, picture.path, part, known, expected)
+        item = _held(disk, picture, part, known, pinned)
         if item is None and building is None:
-            item = _digested(disk, picture.path, part, expected)
+            item = _digested(disk, picture, part, pinned)
         elif item is None:
             assert building is not None
             folders.add(posixpath.dirname(part.name))
-            item = _copy(disk, picture.path, part, to or disk, building, expected)
+            item = _copy(disk, picture, part, to or disk, building, pinned)
         copied.append(item)
         done += part.length
         progress(done, total)
@@ -132,13 +190,11 @@ def _with_parents(folders: Iterable[str]) -> set[str]:
     return found
 
 
-def _held(
-    disk: Disk, path: str, part: Part, known: Known, expected: Mapping[str, Identity] | None
-) -> Copied | None:
+def _held(disk: Disk, picture: Picture, part: Part, known: Known, pinned: Pinned | None) -> Copied | None:
     """The file as an earlier backup has it; not where the bytes there are no longer what was copied."""
     if (part.name, part.length) not in known.sizes:
         return None
-    item = _digested(disk, path, part, expected)
+    item = _digested(disk, picture, part, pinned)
     if item.content not in known.holders:
         return None
     name, place = known.holders[item.content]
@@ -147,22 +203,20 @@ def _held(
     return Copied(*item.content, held_by=name)
 
 
-def _digested(disk: Disk, path: str, part: Part, expected: Mapping[str, Identity] | None) -> Copied:
+def _digested(disk: Disk, picture: Picture, part: Part, pinned: Pinned | None) -> Copied:
     summed = hashlib.sha256()
     size = 0
-    for chunk in _chunks(disk, path, part, expected):
+    for chunk in _chunks(disk, picture, part, pinned):
         summed.update(chunk)
         size += len(chunk)
     return Copied(part.name, size, summed.hexdigest())
 
 
-def _copy(
-    disk: Disk, path: str, part: Part, to: Disk, building: str, expected: Mapping[str, Identity] | None
-) -> Copied:
+def _copy(disk: Disk, picture: Picture, part: Part, to: Disk, building: str, pinned: Pinned | None) -> Copied:
     summed = hashlib.sha256()
 
     def chunks() -> Iterator[Buffer]:
-        for chunk in _chunks(disk, path, part, expected):
+        for chunk in _chunks(disk, picture, part, pinned):
             summed.update(chunk)
             yield chunk
 
@@ -174,13 +228,15 @@ def _copy(
     return Copied(part.name, size, summed.hexdigest())
 
 
-def _chunks(disk: Disk, path: str, part: Part, expected: Mapping[str, Identity] | None) -> Iterator[Buffer]:
+def _chunks(disk: Disk, picture: Picture, part: Part, pinned: Pinned | None) -> Iterator[Buffer]:
     if part.made:
         yield from part.chunks(None)
         return
-    with disk.open(posixpath.join(path, part.name)) as file:
-        if expected is not None and file.stat().identity != expected.get(part.name):
-            raise ChangedError("another file has this name now", file=file.path)
+    if pinned is not None:
+        with pinned.open(picture, part.name) as file:
+            yield from part.chunks(file)
+        return
+    with disk.open(posixpath.join(picture.path, part.name)) as file:
         yield from part.chunks(file)
 
 

@@ -19,8 +19,7 @@ class Part:
     """One file: `head`, then the bytes of the file behind it up to `size`, then `tail`.
 
     One that is `made` does not come from a file in the directory. That also tells it from one of which no byte counts:
-    which file that is matters, because another one under its name may have some. `born` tells files apart that had the
-    same name one after the other, where a log knows.
+    which file that is matters, because another one under its name may have some.
     """
 
     name: str
@@ -28,7 +27,6 @@ class Part:
     head: bytes = b""
     tail: tuple[Buffer, ...] = ()
     made: bool = False
-    born: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:

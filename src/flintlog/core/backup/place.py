@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from flintlog.core.backup.copying import Identity, fill, identities, known_files, new_place
+from flintlog.core.backup.copying import Pinned, fill, known_files, new_place
 from flintlog.core.backup.listing import Backup, Copied, read_list, timestamp, write_list
 from flintlog.core.backup.picture import ChangedError, Picture
 from flintlog.core.backup.restoring import prove
@@ -130,14 +130,16 @@ def _until_it_fits(
 ) -> Taken:
     seen: tuple[object, ...] = ()
     for attempt in range(_ATTEMPTS):
-        before = identities(disk, path)
+        names: object = None
         try:
-            return _take(disk, log, path, target, earlier, dry_run, before, progress)
+            with Pinned(disk, path, lambda name: _is_wanted(log, name)) as pinned:
+                names = tuple(pinned.identities.items())
+                return _take(disk, log, path, target, earlier, dry_run, pinned, progress)
         except ChangedError:
             pass
         except DamageError as error:
             # What a writer is about to finish looks the same as damage. Damage is still there a moment later.
-            found = (error.code, error.file, error.offset, tuple(before.items()))
+            found = (error.code, error.file, error.offset, names)
             if found == seen:
                 raise
             seen = found
@@ -152,6 +154,11 @@ def _until_it_fits(
     )
 
 
+def _is_wanted(log: Dialect, name: str) -> bool:
+    """Is this a file that a picture can have? A directory may stand one floor below the one that was named."""
+    return log.is_member(name) or log.is_member(name.partition("/")[2])
+
+
 def _take(
     disk: Disk,
     log: Dialect,
@@ -159,7 +166,7 @@ def _take(
     target: str,
     earlier: list[tuple[str, Backup]],
     dry_run: bool,
-    before: dict[str, Identity],
+    pinned: Pinned,
     progress: Progress,
 ) -> Taken:
     picture = log.picture(disk, path)
@@ -171,15 +178,13 @@ def _take(
                 advice=_ANEW,
             )
     known = known_files(earlier)
-    inside = "" if picture.path == path else posixpath.relpath(picture.path, path) + "/"
-    expected = {name.removeprefix(inside): one for name, one in before.items() if name.startswith(inside)}
+    pinned.check(picture)
     name = posixpath.basename(target)
     if dry_run:
-        files = fill(disk, picture, None, known=known, expected=expected, progress=progress)
+        files = fill(disk, picture, None, known=known, pinned=pinned, progress=progress)
         return Taken(name, target, _listed(log, path, picture, files), False)
     with new_place(disk, target, scratch_is_ours=True) as building:
-        files = fill(disk, picture, building, known=known, expected=expected, progress=progress)
-        _refuse_other_births(disk, log, path, picture)
+        files = fill(disk, picture, building, known=known, pinned=pinned, progress=progress)
         places = {item.name: building for item in files}
         places |= {item.name: known.holders[item.content][1] for item in files if item.held_by is not None}
         view = assembled(
@@ -191,16 +196,6 @@ def _take(
         backup = _listed(log, path, proof, files)
         write_list(disk, building, backup)
     return Taken(name, target, backup, True)
-
-
-def _refuse_other_births(disk: Disk, log: Dialect, path: str, picture: Picture) -> None:
-    """A name that was given out again while files were copied means another file."""
-    births = {part.name: part.born for part in picture.parts if part.born and not part.made}
-    if not births:
-        return
-    now = {part.name: part.born for part in log.picture(disk, path).parts}
-    if any(now.get(name) != born for name, born in births.items()):
-        raise ChangedError("a file was removed while the directory was copied", file=path)
 
 
 def _listed(log: Dialect, path: str, picture: Picture, files: tuple[Copied, ...]) -> Backup:

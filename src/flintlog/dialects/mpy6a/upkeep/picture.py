@@ -53,7 +53,7 @@ def _data(now: Survey, behind: Behind, file: File) -> Part:
             advice="Give a later position, or restore an older backup",
         )
     tail = tuple(behind.tails.get(file.name, ()))
-    return Part(file.name, synced, tail=tail, made=not synced, born=tuple(file.id))
+    return Part(file.name, synced, tail=tail, made=not synced)
 
 
 def _end(found: Survey) -> int:
@@ -80,10 +80,7 @@ def _strict(found: Survey, as_of: Position | None) -> Picture:
     if lay.SNAPSHOT_FILE in known:
         parts.append(Part(lay.SNAPSHOT_FILE, known[lay.SNAPSHOT_FILE]))
     parts.append(Part(lay.CHANGES_FILE, 0 if found.log is None else found.log.end))
-    parts += [
-        Part(file.name, file.length, made=not file.length, born=tuple(file.id))
-        for file in found.machine.files.values()
-    ]
+    parts += [Part(file.name, file.length, made=not file.length) for file in found.machine.files.values()]
     if lay.EXHAUSTED_FILE in known:
         parts.append(Part(lay.EXHAUSTED_FILE, found.machine.exhausted))
     return Picture(found.path, None, None, tuple(last), tuple(last), tuple(parts))
