@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
-from flintlog.cli.progress import ProgressLine, progress, progress_text
+from flintlog import QueueStore
+from flintlog.cli.main import main
+from flintlog.cli.progress import UNKNOWN, ProgressLine, progress, progress_text
 from flintlog.core.dialect import no_progress
 
 
@@ -61,3 +64,38 @@ def test_in_a_pipe_there_is_no_progress(capsys):
         tick(1, 2)
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_progress_of_an_unknown_total_tells_what_was_written():
+    assert progress_text("compact", 1 << 30, UNKNOWN, 2.0) == "compact: 1.0 GiB written, 512.0 MiB/s"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify"],
+        ["state"],
+        ["dump"],
+        ["repair"],
+        ["snapshot"],
+        ["compact"],
+        ["export", "{new}"],
+        ["migrate", "--edition", "shipped", "--to", "{new}"],
+    ],
+)
+def test_every_long_verb_tells_its_progress_to_programs(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("flintlog.cli.progress._REDRAW_SECONDS", 0)
+    with QueueStore(tmp_path / "log") as store:
+        store.queue().add(b"payload")
+    verb, *options = (word.format(new=tmp_path / "new") for word in words)
+    assert main([verb, str(tmp_path / "log"), *options, "--progress", "json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["finished"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert {line["verb"] for line in lines} == {verb}
+    assert verb == "repair" or lines[-1]["done_bytes"] > 0
+
+
+def test_a_verb_that_fails_tells_no_end(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["verify", str(tmp_path / "empty"), "--progress", "json"]) == 4
+    assert "finished" not in capsys.readouterr().err

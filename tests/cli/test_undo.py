@@ -160,4 +160,4 @@ def test_a_record_that_leads_out_of_the_directory_is_refused(directories, tmp_pa
 def test_force_and_apply_stand_only_where_they_mean_something(directories, capsys):
     path = directories["zmqraft/d30_snap_beyond_log"]
     assert main(["repair", path, "--force"]) == 2
-    assert main(["repair", path, "--apply", "--dry-run"]) == 2
+    assert main(["repair", path, "--apply", "--undo"]) == 2

@@ -11,6 +11,8 @@ from tests.zmqraft.recorded import DAMAGED, recorded
 
 from flintlog import RaftStore
 from flintlog.core.dialect import dialect, no_progress
+from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, UnsupportedError
@@ -223,3 +225,11 @@ def test_where_the_original_reads_entries_so_does_the_dump(case, tmp_path):
     shown = {row["position"]: (row["term"], row["payload"]) for row in found}
     for one in readable:
         assert shown[one["index"]] == (one["term"], bytes.fromhex(one["data"]))
+
+
+def test_a_capacity_beyond_all_measure_in_the_newest_file_is_damage_and_no_fault():
+    head = lay.INDEX_HEADER.pack(lay.INDEX_TOKEN, 16 + 4 * 7, lay.VERSION, 0xFF000007, 1)
+    slots = b"".join(number.to_bytes(4, "little") for number in range(50, 57))
+    found = scan.read_table(memoryview(head + slots + lay.segment(lay.ENTRIES_TOKEN, b"")), 1)
+    assert isinstance(found, scan.Damage)
+    assert found.code == "index-capacity"

@@ -137,3 +137,34 @@ DIFF_FIELDS: Fields = (
         "the first differences, up to `--limit`: where, `differs` (or missing), and the `sources` that have it",
     ),
 )
+
+DOCTOR_FIELDS: Fields = (
+    ("path", "the directory"),
+    ("file_system", "its kind, or null"),
+    ("mount", "where it is mounted, or null"),
+    ("mount_options", "with commas between them, or null"),
+    ("size_bytes", "size of the file system"),
+    ("free_bytes", "what is free of it"),
+    ("files", "inodes of the file system; 0 where it does not count them"),
+    ("free_files", "what is free of them"),
+    ("page_bytes", "size of a page of memory"),
+    (
+        "sync_p50_seconds",
+        "half of the writes of 4 KiB with fdatasync took no longer; null when nothing was measured",
+    ),
+    ("sync_p99_seconds", "99% of them took no longer"),
+    ("rename_p50_seconds", "the same of a rename with the fsync of its directory"),
+    ("rename_p99_seconds", "99% of them took no longer"),
+    ("lock", "whether flock keeps a second writer out, or null"),
+    ("python", "its version"),
+    ("packages", "an object of versions; null for what is not installed"),
+    ("numba_cache", "where compiled code is kept, or null"),
+    ("java", "its version, or null"),
+    ("advice", "a list of sentences, empty when nothing is bad"),
+)
+
+BENCH_FIELDS: Fields = (
+    ("path", "the directory on whose disk was measured"),
+    ("payload_bytes", "size of each payload"),
+    ("rows", "a list of {`what`, `mode`, `count`, `seconds`, `per_second`, `times_floor`}"),
+)

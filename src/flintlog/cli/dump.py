@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from flintlog.cli.decoders import Decoding, find_decoder
 from flintlog.cli.output import Output
+from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, count, position
-from flintlog.core.dialect import ByteField, EntryQuery
+from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split, no_progress
 from flintlog.errors import DamageError, UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
     parser.add_argument("--hex", action="store_true", help="show the bytes, field by field")
+    progress_option(parser)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -79,8 +81,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     else:
         if arguments.reverse:
             query = replace(query, split_bytes=_REVERSE_SPLIT_BYTES)
-        batches = _reversed(log, query) if arguments.reverse else _batches(log, query)
-        _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
+        with progress("dump", output_form(arguments.progress)) as tick:
+            batches = _reversed(log, query, tick) if arguments.reverse else _batches(log, query, tick)
+            _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
     if decoding is not None and decoding.failed:
         print(
             f"flintlog: {decoding.failed} payloads are not {arguments.decode}; they are shown as they are",
@@ -100,16 +103,26 @@ def _query(arguments: argparse.Namespace) -> EntryQuery:
     )
 
 
-def _batches(log: LogDirectory, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    for split in log.dialect.splits(log.disk, log.path, query):
+def _batches(log: LogDirectory, query: EntryQuery, tick: Progress = no_progress) -> Iterator[pa.RecordBatch]:
+    for split in _told(log.dialect.splits(log.disk, log.path, query), tick):
         yield from log.dialect.read_split(log.disk, log.path, split, query)
 
 
-def _reversed(log: LogDirectory, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
+    """The pieces; when one is done, its bytes are told."""
+    total = sum(split.end - split.start for split in splits)
+    done = 0
+    for split in splits:
+        yield split
+        done += split.end - split.start
+        tick(done, total)
+
+
+def _reversed(log: LogDirectory, query: EntryQuery, tick: Progress) -> Iterator[pa.RecordBatch]:
     """From the last entry to the first; what is not asked for is not read."""
     import numpy as np
 
-    for split in reversed(log.dialect.splits(log.disk, log.path, query)):
+    for split in _told(log.dialect.splits(log.disk, log.path, query)[::-1], tick):
         for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
             yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from flintlog.cli.engine import engine, engine_options
 from flintlog.cli.output import Output
+from flintlog.cli.progress import progress, progress_option, watched
 from flintlog.cli.terminal import cell, human_size, visible
 from flintlog.cli.verb import Verb
+from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     loss_option(parser)
     engine_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only say up to where it would go")
+    progress_option(parser)
 
 
 def loss_option(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +55,7 @@ def loss_option(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.pipeline.jobs import export
 
-    with engine(arguments) as spark:
+    with engine(arguments) as spark, progress("export", arguments.progress) as tick:
         report = export(
             spark,
             arguments.directory,
@@ -61,6 +64,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             format=arguments.format,
             on_loss=arguments.on_loss,
             dry_run=arguments.dry_run,
+            disk=watched(Disk(), tick),
         )
     output.summary(report.json(), _words(report, dry_run=arguments.dry_run))
     return EXIT_OK

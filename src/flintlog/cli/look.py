@@ -6,7 +6,7 @@ import argparse
 
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
-from flintlog.cli.progress import progress
+from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.verb import LogDirectory, Verb, no_options
 
 
@@ -17,9 +17,14 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
     return inventory.exit_status
 
 
+def _verify_options(parser: argparse.ArgumentParser) -> None:
+    engine_options(parser)
+    progress_option(parser)
+
+
 def _verify(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    with workers(arguments) as who, progress("verify") as tick:
+    with workers(arguments) as who, progress("verify", arguments.progress) as tick:
         inventory = log.dialect.verify(log.disk, log.path, tick, who)
     output.verification(inventory)
     return inventory.exit_status
@@ -49,6 +54,6 @@ VERIFY = Verb(
         "flintlog verify queues --json",
         "flintlog verify store --engine spark",
     ),
-    add_options=engine_options,
+    add_options=_verify_options,
     run=_verify,
 )

@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from flintlog.cli.backup import BACKUP, RESTORE
+from flintlog.cli.bench import BENCH
+from flintlog.cli.completion import COMPLETION
 from flintlog.cli.demo import DEMO
 from flintlog.cli.diff import DIFF
+from flintlog.cli.doctor import DOCTOR
 from flintlog.cli.dump import DUMP
 from flintlog.cli.export import EXPORT
 from flintlog.cli.look import INSPECT, VERIFY
@@ -41,13 +44,23 @@ VERBS: tuple[Verb, ...] = (
     RESTORE,
     EXPORT,
     DIFF,
+    DOCTOR,
+    BENCH,
     DEMO,
+    COMPLETION,
 )
 
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
 
 _HELP_WIDTH = 80
+_WHOLE = "everything is whole, as it was or with the work done, and it is safe to run it again"
+_AFTER_INTERRUPT = {
+    **dict.fromkeys(
+        ("snapshot", "compact", "export", "repair", "demo", "bench", "backup", "restore"), _WHOLE
+    ),
+    "migrate": "the log is whole; a copy that was begun lies in NEWDIR.new and can be removed",
+}
 
 EXIT_STATUSES = """\
 exit status:
@@ -68,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FlintlogError as error:
         return _fail(str(error), error.exit_status, arguments)
     except KeyboardInterrupt as interrupt:
-        told = f"; {str(interrupt)[0].lower()}{str(interrupt)[1:]}" if str(interrupt) else ""
-        return _fail(f"interrupted{told}", EXIT_INTERRUPTED, arguments)
+        told = str(interrupt) or _AFTER_INTERRUPT.get(arguments.verb, "nothing was changed")
+        return _fail(f"interrupted; {told[0].lower()}{told[1:]}", EXIT_INTERRUPTED, arguments)
     except BrokenPipeError:
         _drop_output()
         return EXIT_READER_GONE

@@ -1,7 +1,12 @@
-"""How far a long verb is, with its rate and the time left: on a terminal only, nothing in a pipe."""
+"""How far a long verb is, with its rate and the time left: on a terminal only, nothing in a pipe.
+
+With `--progress json` a program reads it: one object per line on the standard error.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +15,10 @@ from typing import TextIO
 
 from flintlog.cli.terminal import human_size
 from flintlog.core.dialect import Progress, no_progress
+from flintlog.disk import Disk, Kernel
 
 _REDRAW_SECONDS = 0.1
+UNKNOWN = -1  # the total of work whose end nobody knows
 _ERASE = "\r\x1b[K"
 
 
@@ -42,10 +49,64 @@ class ProgressLine:
             self._stream.flush()
 
 
+class ProgressObjects:
+    """One JSON object per line: while it works, and at the end."""
+
+    def __init__(self, what: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._stream = stream
+        self._clock = clock
+        self._started = self._told_at = clock()
+        self._last = (0, UNKNOWN)
+
+    def __call__(self, done: int, total: int) -> None:
+        self._last = (done, total)
+        if self._clock() - self._told_at >= _REDRAW_SECONDS:
+            self._tell(finished=False)
+
+    def finish(self) -> None:
+        """The last line; after an error there is none."""
+        self._tell(finished=True)
+
+    def _tell(self, *, finished: bool) -> None:
+        done, total = self._last
+        self._told_at = self._clock()
+        value = {
+            "verb": self._what,
+            "done_bytes": done,
+            "total_bytes": None if total == UNKNOWN else total,
+            "seconds": round(self._told_at - self._started, 3),
+            "finished": finished,
+        }
+        self._stream.write(json.dumps(value) + "\n")
+        self._stream.flush()
+
+
+def progress_option(parser: argparse.ArgumentParser) -> None:
+    """For verbs that may take long."""
+    parser.add_argument(
+        "--progress",
+        choices=("auto", "json", "none"),
+        default="auto",
+        metavar="FORM",
+        help="auto (a line on a terminal, the default), json (objects on the standard error), or none",
+    )
+
+
+def output_form(form: str) -> str:
+    """The form for a verb that prints rows as it goes: on the same terminal a line would stand among them."""
+    return "none" if form == "auto" and sys.stdout.isatty() else form
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
-    """A progress to hand to a dialect, drawn on the standard error when that is a terminal."""
-    if not sys.stderr.isatty():
+def progress(what: str, form: str = "auto") -> Iterator[Progress]:
+    """A progress to hand to a dialect, in the form that was asked for."""
+    if form == "json":
+        objects = ProgressObjects(what, sys.stderr)
+        yield objects
+        objects.finish()
+        return
+    if form == "none" or not sys.stderr.isatty():
         yield no_progress
         return
     line = ProgressLine(what, sys.stderr)
@@ -55,10 +116,49 @@ def progress(what: str) -> Iterator[Progress]:
         line.erase()
 
 
+def watched(disk: Disk, tick: Progress) -> Disk:
+    """The same disk; what is written through it is counted and told."""
+    return disk if tick is no_progress else Disk(_CountingKernel(disk.kernel, tick))
+
+
+class _CountingKernel:
+    """Hands every call on, and tells how many bytes were written."""
+
+    def __init__(self, kernel: Kernel, tick: Progress) -> None:
+        self._kernel = kernel
+        self._tick = tick
+        self._written = 0
+        self.open = kernel.open
+        self.close = kernel.close
+        self.pread = kernel.pread
+        self.truncate = kernel.truncate
+        self.sync = kernel.sync
+        self.map = kernel.map
+        self.map_range = kernel.map_range
+        self.lock = kernel.lock
+        self.stat_handle = kernel.stat_handle
+        self.stat = kernel.stat
+        self.list = kernel.list
+        self.mkdir = kernel.mkdir
+        self.rename = kernel.rename
+        self.link = kernel.link
+        self.unlink = kernel.unlink
+        self.sync_directory = kernel.sync_directory
+        self.pause = kernel.pause
+
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
+        done = self._kernel.pwrite(handle, data, offset)
+        self._written += done
+        self._tick(self._written, UNKNOWN)
+        return done
+
+
 def progress_text(what: str, done: int, total: int, elapsed_seconds: float) -> str:
-    """`verify: 40% of 1.0 GiB, 512.0 MiB/s, 1 s left`."""
+    """`verify: 40% of 1.0 GiB, 512.0 MiB/s, 1 s left`; of an unknown total `compact: 1.0 GiB written, 512.0 MiB/s`."""
     share = min(100, 100 * done // total) if total > 0 else 100
     rate = done / elapsed_seconds if elapsed_seconds > 0 else 0.0
+    if total == UNKNOWN:
+        return f"{what}: {human_size(done)} written, {human_size(int(rate))}/s"
     text = f"{what}: {share}% of {human_size(total)}, {human_size(int(rate))}/s"
     if rate > 0:
         text += f", {_duration(max(0, total - done) / rate)} left"

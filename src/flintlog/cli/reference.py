@@ -25,13 +25,16 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "restore": ("One object", contract.PLAN_FIELDS),
     "export": ("One object", contract.EXPORT_FIELDS),
     "diff": ("One object", contract.DIFF_FIELDS),
+    "doctor": ("One object", contract.DOCTOR_FIELDS),
+    "bench": ("One object", contract.BENCH_FIELDS),
 }
 
 _INTRODUCTION = """\
 `flintlog VERB DIR`. The dialect of the directory is detected. Data goes to the standard output, talk to
 the standard error. A terminal gets colour (not with `NO_COLOR`) and lines cut to its width; a pipe gets plain
-text, whole. `--json` prints one object per line; bytes are lower-case hex, a position is a number, or a list
-where it has several parts."""
+text, whole (in colour with `FORCE_COLOR`). `--json` prints one object per line; bytes are lower-case hex, a
+position is a number, or a list where it has several parts. Long verbs show how far they are on a terminal, and
+with `--progress json` one object per line on the standard error."""
 
 
 def reference() -> str:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
+from flintlog.cli.progress import UNKNOWN, output_form, progress, progress_option
 from flintlog.cli.rows import row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, position
+from flintlog.core.dialect import Progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +25,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="the state after this position instead of the newest",
     )
     engine_options(parser)
+    progress_option(parser)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -29,8 +37,18 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         else:
             frame = log.dialect.state_frame(log.disk, log.path, arguments.as_of, who)
             batches = iter(frame.toArrow().to_batches())
-        output.rows(columns, row_chunks(batches))
+        with progress("state", output_form(arguments.progress)) as tick:
+            output.rows(columns, row_chunks(_told(batches, tick)))
     return 0
+
+
+def _told(batches: Iterable[pa.RecordBatch], tick: Progress) -> Iterator[pa.RecordBatch]:
+    """The batches; when one was shown, its bytes are told."""
+    done = 0
+    for batch in batches:
+        yield batch
+        done += batch.nbytes
+        tick(done, UNKNOWN)
 
 
 STATE = Verb(

@@ -42,10 +42,14 @@ class Screen:
 
     @classmethod
     def of(cls, stream: TextIO, environment: Mapping[str, str] = os.environ) -> Screen:
-        """The screen behind a stream. NO_COLOR and a dumb terminal take the colour away."""
+        """The screen behind a stream.
+
+        NO_COLOR and a dumb terminal take the colour away; FORCE_COLOR gives it to a pipe too.
+        """
+        forced = bool(environment.get("FORCE_COLOR")) and not environment.get("NO_COLOR")
         if not stream.isatty():
-            return cls()
-        colour = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+            return cls(colour=forced)
+        colour = forced or (not environment.get("NO_COLOR") and environment.get("TERM") != "dumb")
         return cls(max(_WIDTH_MIN, shutil.get_terminal_size().columns), colour)
 
     def paint(self, text: str, style: Style | None) -> str:

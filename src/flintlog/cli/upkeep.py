@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
+from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.verb import LogDirectory, Verb, position
 from flintlog.core.dialect import GivenState
 from flintlog.core.finding import exit_status
@@ -32,6 +33,9 @@ def _repair_options(parser: argparse.ArgumentParser) -> None:
         "--apply", action="store_true", help="carry the plan out; the original bytes are kept aside"
     )
     choice.add_argument(
+        "--dry-run", action="store_true", help="only print the plan (as without --apply); also of --undo"
+    )
+    parser.add_argument(
         "--undo",
         nargs="?",
         const="",
@@ -39,25 +43,24 @@ def _repair_options(parser: argparse.ArgumentParser) -> None:
         help="take the newest repair back, or the one of this name in kept/: the original bytes are there again",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="only print the plan (as without --apply); also of --undo"
-    )
-    parser.add_argument(
         "--force",
         action="store_true",
         help="with --undo: also when something was written since, which is lost",
     )
+    progress_option(parser)
 
 
 def _repair(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.undo is not None:
+        if arguments.apply:
+            raise UsageError("--undo is done at once", advice="Leave --apply out; --dry-run shows the plan")
         return _undo(arguments, output)
     if arguments.force:
         raise UsageError("--force is for --undo", advice="A repair never needs it")
-    if arguments.apply and arguments.dry_run:
-        raise UsageError("--apply and --dry-run contradict each other", advice="Give one of them")
     log = LogDirectory.find(arguments)
-    plan = log.dialect.plan_repair(log.disk, log.path)
-    _carry_out(plan, output, apply=arguments.apply)
+    with progress("repair", arguments.progress) as tick:
+        plan = log.dialect.plan_repair(log.watched(tick).disk, log.path)
+        _carry_out(plan, output, apply=arguments.apply)
     if plan.empty:
         return exit_status(plan.findings)
     if arguments.apply:
@@ -67,13 +70,16 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
 
 def _undo(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    plan = log.dialect.plan_undo(log.disk, log.path, arguments.undo or None, force=arguments.force)
-    _carry_out(plan, output, apply=not arguments.dry_run)
+    with progress("undo", arguments.progress) as tick:
+        disk = log.watched(tick).disk
+        plan = log.dialect.plan_undo(disk, log.path, arguments.undo or None, force=arguments.force)
+        _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 
 def _dry_run_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only print the plan")
+    progress_option(parser)
 
 
 def _snapshot_options(parser: argparse.ArgumentParser) -> None:
@@ -126,16 +132,16 @@ def _standard_input() -> Iterator[bytes]:
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
-    with workers(arguments) as who:
-        plan = log.dialect.plan_snapshot(log.disk, log.path, arguments.as_of, given, who)
+    with workers(arguments) as who, progress("snapshot", arguments.progress) as tick:
+        plan = log.dialect.plan_snapshot(log.watched(tick).disk, log.path, arguments.as_of, given, who)
         _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
-    with workers(arguments) as who:
-        plan = log.dialect.plan_compact(log.disk, log.path, who)
+    with workers(arguments) as who, progress("compact", arguments.progress) as tick:
+        plan = log.dialect.plan_compact(log.watched(tick).disk, log.path, who)
         _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
@@ -158,12 +164,14 @@ def _migrate(arguments: argparse.Namespace, output: Output) -> int:
             advice="Name both --edition and --to; without them the directory is upgraded in its place",
         )
     log = LogDirectory.find(arguments)
-    if arguments.edition is None:
-        plan = log.dialect.plan_upgrade(log.disk, log.path)
-    else:
-        target = log.disk.resolve(arguments.to)
-        plan = log.dialect.plan_convert(log.disk, log.path, arguments.edition, target)
-    _carry_out(plan, output, apply=not arguments.dry_run)
+    with progress("migrate", arguments.progress) as tick:
+        disk = log.watched(tick).disk
+        if arguments.edition is None:
+            plan = log.dialect.plan_upgrade(disk, log.path)
+        else:
+            target = disk.resolve(arguments.to)
+            plan = log.dialect.plan_convert(disk, log.path, arguments.edition, target)
+        _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flintlog.cli.output import Output
-from flintlog.core.dialect import Dialect, detect
+from flintlog.cli.progress import watched
+from flintlog.core.dialect import Dialect, Progress, detect
 from flintlog.core.position import Position, parse_position
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
@@ -41,6 +42,10 @@ class LogDirectory:
         disk = Disk()
         path = disk.resolve(arguments.directory)
         return cls(disk, path, detect(disk, path))
+
+    def watched(self, tick: Progress) -> LogDirectory:
+        """The same directory; what is written to it is counted and told."""
+        return replace(self, disk=watched(self.disk, tick))
 
 
 def no_options(parser: argparse.ArgumentParser) -> None:

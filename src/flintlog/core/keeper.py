@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Step
-from flintlog.core.undo import KEPT_DIRECTORY, RECORD_FILE, Record, digest, digests, give_back, tree
+from flintlog.core.undo import (
+    KEPT_DIRECTORY,
+    RECORD_FILE,
+    Record,
+    digest,
+    digests,
+    give_back,
+    kept_files,
+    tree,
+)
 from flintlog.disk import Disk, File, Kernel, Mode, take_lock
 from flintlog.disk.disk import FLAGS
 from flintlog.errors import FlintlogError, LockedError, RefusedError
@@ -50,10 +59,10 @@ class Draft:
                     act(keeper)
             if then is not None:
                 more = then(keeper.disk)
+            keeper.finish()
         except BaseException as error:
             _say(error, keeper.take_back())
             raise
-        keeper.finish()
         done = f"repaired; the original files are in {keeper.directory}" if keeper.has_kept else "repaired"
         return f"{done}; {more}" if more else done
 
@@ -92,6 +101,14 @@ class Keeper:
         return any((self._before or {}).values())
 
     def __enter__(self) -> Keeper:
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
         was_there = self._plain.stat(self._lock_place[0]) is not None
         self._lock = take_lock(self._plain, *self._lock_place, self.root)
         self._plain.make_passing_directory(self._scratch)
@@ -99,7 +116,6 @@ class Keeper:
         made = None if was_there else posixpath.relpath(self._lock_place[0], self.root)  # by taking the lock
         self._before = {name: False for name in tree(self._plain, self.root) if name != made}
         self._write(Record("begun", list(self._before)))
-        return self
 
     def __exit__(self, *exc: object) -> None:
         if self._lock is not None:
@@ -163,7 +179,12 @@ class Keeper:
             lock = self._lock or take_lock(self._plain, *self._lock_place, self.root)
             with lock:
                 give_back(self._plain, self.root, self.directory, list(self._before))
-                self._write(Record("undone", list(self._before)))
+                for name in (
+                    *kept_files(self._plain, self.directory),
+                    RECORD_FILE,
+                ):  # no writing: it may be full
+                    if self._plain.stat(posixpath.join(self.directory, name)) is not None:
+                        self._plain.unlink(posixpath.join(self.directory, name))
         except FlintlogError as error:
             return (
                 f"The files could not all be put back ({error.what()}); they are in {self.directory}, and "

@@ -148,11 +148,11 @@ class Disk:
         return os.path.abspath(os.fspath(path))
 
     @staticmethod
-    def borrow_directory() -> str:
-        """A new directory outside of any log, which goes when this process ends."""
+    def borrow_directory(inside: str | None = None) -> str:
+        """A new directory outside of any log, or in a given place, which goes when this process ends."""
         import tempfile  # nobody else needs it, and it takes a moment to load
 
-        folder = tempfile.TemporaryDirectory(prefix="flintlog-")
+        folder = tempfile.TemporaryDirectory(prefix="flintlog-", dir=inside)
         atexit.register(folder.cleanup)
         return folder.name
 

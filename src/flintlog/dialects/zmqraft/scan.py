@@ -89,7 +89,10 @@ def _is_closed_at(view: memoryview, capacity: int) -> bool:
     at = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
     length = lay.SLOT_SIZE * left - lay.TOKEN_HEADER_SIZE
     is_full = view[at - lay.SLOT_SIZE : at] != bytes(lay.SLOT_SIZE)
-    return is_full and view[at : at + 8] == bytes(4) + length.to_bytes(4, "little")
+    said = int.from_bytes(
+        view[at + 4 : at + 8], "little"
+    )  # the other way round a huge capacity would not fit
+    return is_full and view[at : at + 4] == bytes(4) and said == length
 
 
 def read_table(view: memoryview, first: int, *, newest: bool = True) -> Table | Damage:

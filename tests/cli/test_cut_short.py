@@ -1,0 +1,187 @@
+"""Every writing verb, interrupted and on a disk that fills up, at many places: as before, or complete."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import signal
+
+import pytest
+from tests.crash.mpy6a_sessions import T0, TOPICS
+from tests.every_directory import every_directory
+
+from flintlog import RaftStore, SessionStore
+from flintlog.cli.main import main
+from flintlog.core.undo import tree
+from flintlog.dialects.zmqraft.layout import Entry
+from flintlog.disk import Disk, LocalKernel
+
+PLACES = 4
+# Verbs by dialect; {log} is the directory, {new} an empty place.
+REPAIR = "repair {log} --apply"
+UNDO = "repair {log} --undo"
+EXPORT = "export {log} {new} --format ndjson"
+COMMANDS = {
+    "taskflux": ["snapshot {log}", "compact {log}", EXPORT, "migrate {log} --edition {other} --to {new}"],
+    "zmqraft": ["compact {log}", EXPORT],
+    "mpy6a": ["compact {log}", EXPORT],
+    "limestone": ["snapshot {log}", "compact {log}", EXPORT],
+}
+CHANGING = ("pwrite", "truncate", "rename", "unlink", "link", "mkdir", "sync", "sync_directory")
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    return every_directory(tmp_path_factory.mktemp("golden"))
+
+
+class Trap:
+    """Does something at one of the calls that change a disk; counts them all."""
+
+    def __init__(self, monkeypatch, at, act, calls=CHANGING):
+        self.seen = 0
+        for name in calls:
+            monkeypatch.setattr(LocalKernel, name, self._trapped(getattr(LocalKernel, name), at, act))
+
+    def _trapped(self, call, at, act):
+        def trapped(kernel, *arguments):
+            self.seen += 1
+            if at is not None:
+                act(self.seen, at)
+            return call(kernel, *arguments)
+
+        return trapped
+
+
+def interrupt(seen, at):
+    if seen == at:
+        signal.raise_signal(signal.SIGINT)
+
+
+def fill_up(seen, at):
+    if seen >= at:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def shown(capsys, path):
+    """The verdict and the state of a directory, as an operator sees them."""
+    capsys.readouterr()
+    verdict = main(["verify", path])
+    capsys.readouterr()
+    status = main(["state", path, "--json"])
+    return verdict, status, capsys.readouterr().out
+
+
+def contents(path):
+    disk = Disk()
+    return {name: disk.read(f"{path}/{name}", 1 << 30) for name in tree(disk, path) if "kept/" not in name}
+
+
+def typed(command, log, new, other):
+    return main(command.format(log=log, new=new, other=other).split())
+
+
+def prepared(directories, dialect, command, tmp_path, capsys):
+    """A directory on which the command does something, and what it does there."""
+    wanted = (1, 3) if command in (REPAIR, UNDO) else (0,)
+    if (dialect, command) in MADE:
+        made = tmp_path / "made"
+        MADE[dialect, command](made)
+        directories = {f"{dialect}/made": made}
+    for case, source in directories.items():
+        if not case.startswith(f"{dialect}/") or "shipped" in case:
+            continue
+        log = tmp_path / "start"
+        shutil.copytree(source, log)
+        if main(["verify", str(log)]) in wanted and (
+            command != UNDO or main(["repair", str(log), "--apply"]) == 0
+        ):
+            capsys.readouterr()
+            main(["inspect", str(log), "--json"])
+            other = "designed" if json.loads(capsys.readouterr().out)["edition"] == "shipped" else "shipped"
+            trial = tmp_path / "trial"
+            shutil.copytree(log, trial)
+            with pytest.MonkeyPatch.context() as patch:
+                trap = Trap(patch, None, None)
+                status = typed(command, trial, tmp_path / "trial-new", other)
+            written = contents(trial) != contents(log) or (tmp_path / "trial-new").exists()
+            if status == 0 and written and trap.seen > 2:
+                return log, trial, trap.seen, other
+            shutil.rmtree(trial)
+        shutil.rmtree(log)
+    raise AssertionError(f"no directory for {command}")
+
+
+def written_peer(root):
+    """A peer with a snapshot, and what it covers still there."""
+    with RaftStore(root, capacity=4) as store:
+        store.append([Entry(1, b"entry %d" % number) for number in range(40)])
+        store.snapshot(30, b"state", prune=False)
+
+
+def written_sessions(root):
+    """Two files of sessions; much of the first is read."""
+    with SessionStore(root, topics=TOPICS) as store:
+        for number in range(6):
+            store.put(1, b"session %d" % number, now=T0 + number)
+        store.rotate(30, now=T0 + 6)
+        store.put(1, b"late", now=T0 + 7)
+        for session in store.due(now=T0 + 36, limit=5):
+            session.delete()
+
+
+MADE = {
+    ("zmqraft", "compact {log}"): written_peer,
+    ("mpy6a", "compact {log}"): written_sessions,
+    ("mpy6a", EXPORT): written_sessions,
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "command"),
+    [(dialect, command) for dialect, all_ in COMMANDS.items() for command in (*all_, REPAIR, UNDO)],
+)
+def test_a_verb_that_is_cut_short_leaves_all_or_nothing(dialect, command, directories, tmp_path, capsys):
+    log, trial, calls, other = prepared(directories, dialect, command, tmp_path, capsys)
+    before, after = shown(capsys, str(log)), shown(capsys, str(trial))
+    bytes_before = contents(log)
+    for act, calls_trapped, wanted in (
+        (interrupt, CHANGING, 130),
+        (fill_up, ("pwrite", "mkdir"), 3),
+    ):
+        failed = reached = 0
+        for number in range(1, PLACES + 1):
+            place = tmp_path / f"{act.__name__}-{number}"
+            new = tmp_path / f"new-{act.__name__}-{number}"
+            shutil.copytree(log, place)
+            capsys.readouterr()
+            with pytest.MonkeyPatch.context() as patch:
+                most = calls if act is interrupt else max(calls // 3, 2)
+                trap = Trap(patch, 1 + (number - 1) * most // PLACES, act, calls_trapped)
+                status = typed(command, place, new, other)
+            talk = capsys.readouterr().err
+            reached += trap.seen
+            assert status in (0, wanted), talk
+            if status:
+                failed += 1
+                assert "fault in flintlog" not in talk, talk
+                assert talk.count("\n") == 1, talk
+            seen = shown(capsys, str(place))
+            assert seen in (before, after), (command, act.__name__, number, talk)
+            if status and command == REPAIR:
+                assert contents(place) == bytes_before, talk
+                assert "othing was changed" in talk, talk
+            if command == EXPORT or "{new}" in command:
+                assert contents(place) == bytes_before
+            capsys.readouterr()
+            again = typed(command, place, new, other)
+            talk = capsys.readouterr().err
+            assert (
+                again == 0
+                or (command == UNDO and "no repair" in talk)
+                or command == REPAIR
+                or "unfinished conversion" in talk
+            ), talk
+            assert shown(capsys, str(place)) == after, (command, act.__name__, number, talk)
+        assert failed or not reached, (command, act.__name__)  # what only removes files needs no room
