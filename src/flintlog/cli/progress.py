@@ -133,6 +133,7 @@ class _CountingKernel:
         self.pread = kernel.pread
         self.truncate = kernel.truncate
         self.sync = kernel.sync
+        self.rmdir = kernel.rmdir
         self.map = kernel.map
         self.map_range = kernel.map_range
         self.lock = kernel.lock
