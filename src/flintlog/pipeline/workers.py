@@ -39,6 +39,8 @@ _COLUMNS = "number bigint not null, data binary not null"
 _SETTINGS = {
     # Cells are large, so that rows say little about the size of a batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+    # What is kept is packed already.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # Partitions are what was asked for, however small they turn out to be.
     "spark.sql.adaptive.enabled": "false",
 }
