@@ -129,6 +129,8 @@ def test_a_damaged_backup_does_not_hide_the_others(run, tmp_path):
         (["backup", "log", "place", "7"], 2, "goes with verify only"),
         (["backup", "log", "log/inside"], 2, "inside the log directory"),
         (["restore", "nowhere", "new"], 3, "there is no backup here"),
+        (["backup", "place/0001", "other"], 3, "this is a backup"),
+        (["restore", "place", "place/0002"], 2, "among the backups"),
         (["restore", "place", "log"], 3, "this place is taken"),
         (["restore", "place", "new", "--backup", "7"], 3, "there is no backup 7"),
         (["restore", "place", "new", "--backup", "1", "--to", "99"], 2, "reaches to LSN"),

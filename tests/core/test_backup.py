@@ -334,6 +334,8 @@ def test_a_missing_member_of_the_chain_is_named(kind, disk):
         lambda listing: listing["files"][0].update(sha256="f" * 63),
         lambda listing: listing["files"][0].update(held_by=".."),
         lambda listing: listing["files"][0].update(held_by=7),
+        lambda listing: listing["files"][0].update(name="pwal_\ud800"),
+        lambda listing: listing["files"].append(dict(listing["files"][0])),
         lambda listing: listing["files"].append("a file"),
         lambda listing: listing.update(files=7),
     ],

@@ -178,6 +178,10 @@ def _restore(arguments: argparse.Namespace, output: Output) -> int:
 
     disk = Disk()
     place, target = disk.resolve(arguments.place), disk.resolve(arguments.target)
+    if posixpath.join(target, "").startswith(posixpath.join(place, "")):
+        raise UsageError(
+            "the log would be among the backups", file=target, advice="Choose another place for it"
+        )
     if arguments.backup is None:
         name = choose(place, check_place(disk, place), arguments.to)
     else:

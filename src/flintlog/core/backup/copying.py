@@ -15,7 +15,7 @@ from flintlog.disk import Buffer, Disk, File, write_all
 from flintlog.errors import FlintlogError, RefusedError
 
 Identity = tuple[int, int]
-_HANDLES_MAX = 400
+_HANDLES_MAX = 200  # systems exist that allow 256 to a process
 
 
 @dataclass(slots=True)

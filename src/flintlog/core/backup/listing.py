@@ -107,6 +107,9 @@ def read_list(disk: Disk, path: str) -> Backup:
         if content["format"] != _FORMAT:
             raise ValueError(f"format {content['format']!r}")
         dialect = _text(content["dialect"])
+        files = tuple(_copied(item, dialect) for item in content["files"])
+        if len({item.name for item in files}) < len(files):
+            raise ValueError("a name stands there twice")
         return Backup(
             dialect,
             None if content["edition"] is None else _text(content["edition"]),
@@ -115,7 +118,7 @@ def read_list(disk: Disk, path: str) -> Backup:
             _text(content["source"]),
             _position(content["first"]),
             _position(content["last"]),
-            tuple(_copied(item, dialect) for item in content["files"]),
+            files,
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamageError(
@@ -129,7 +132,8 @@ def read_list(disk: Disk, path: str) -> Backup:
 
 def _copied(item: dict[str, Any], dialect: str) -> Copied:
     copied = Copied(**item)
-    if "\0" in _text(copied.name) or not dialect_of(dialect).is_member(copied.name):
+    _text(copied.name).encode("utf-8", "surrogateescape")  # a text that is no name is an error here
+    if "\0" in copied.name or not dialect_of(dialect).is_member(copied.name):
         raise ValueError(f"{copied.name!r} is not the name of a file of {dialect}")
     if copied.held_by is not None and posixpath.basename(_text(copied.held_by)) in ("", ".", ".."):
         raise ValueError(f"{copied.held_by!r} is not the name of a backup")

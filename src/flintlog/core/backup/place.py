@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from flintlog.core.backup.copying import Pinned, fill, known_files, new_place
-from flintlog.core.backup.listing import Backup, Copied, read_list, timestamp, write_list
+from flintlog.core.backup.listing import Backup, Copied, read_list, refuse_backup, timestamp, write_list
 from flintlog.core.backup.picture import ChangedError, Picture
 from flintlog.core.backup.restoring import prove
 from flintlog.core.dialect import Dialect, Progress, detect, no_progress
@@ -69,6 +69,7 @@ def take_backup(
     byte is changed. What changes while it is copied is copied again.
     """
     log = detect(disk, path)
+    refuse_backup(disk, path)
     if posixpath.join(place, "").startswith(posixpath.join(path, "")):
         raise UsageError("the backup would be inside the log directory", file=place)
     with _place(disk, place, dry_run=dry_run):
