@@ -10,7 +10,7 @@ from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
-from flintlog.dialects.limestone import files, tables
+from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Snippets
@@ -61,6 +61,8 @@ def _everything(found: Survey) -> Inventory:
 
 def _state_facts(found: Survey) -> tuple[dict[str, object], list[Finding]]:
     """How much is alive, and which blobs are named and not there."""
+    from flintlog.dialects.limestone import tables  # brings Arrow along
+
     keys = size = 0
     state = State(found)
     there: dict[int, int] | None = None
@@ -174,5 +176,5 @@ def _log_item(name: str, role: str, size: int, snippets: Snippets) -> FileItem:
     entries = int(snippets.entries.sum())
     if not len(counted):
         return FileItem(name, role, size, None, None, entries)
-    epochs = tables.positions(counted)
+    epochs = counted.positions()
     return FileItem(name, role, size, (int(epochs.min()),), (int(epochs.max()),), entries)
