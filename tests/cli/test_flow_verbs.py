@@ -46,16 +46,16 @@ def names(fields):
 def test_export_says_what_it_added(run, queues, tmp_path):
     target = tmp_path / "out"
     status, out, _ = run("export", queues, target, "--dry-run")
-    assert (status, out, target.exists()) == (0, "commit 1 would go up to 99\n", False)
+    assert (status, out, target.exists()) == (0, "commit 1 would go up to position 99\n", False)
     status, out, _ = run("export", queues, target, "--json")
     report = json.loads(out)
     assert (status, list(report)) == (0, names(contract.EXPORT_FIELDS))
     assert (report["commit"], report["rows"], report["position"]) == (1, 100, 99)
     assert ds.dataset(str(target)).count_rows() == 100
-    assert run("export", queues, target)[1] == f"nothing new: {target} holds everything up to 99\n"
+    assert run("export", queues, target)[1] == f"nothing new: {target} holds everything up to position 99\n"
     assert run("export", queues, target, "--dry-run")[1].startswith("nothing new")
     status, out, _ = run("export", queues, tmp_path / "lines", "--format", "ndjson", "--view", "state")
-    assert "commit 1: 100 rows up to 99" in out
+    assert "commit 1: 100 rows up to position 99" in out
     assert "part-00000001-0000.ndjson" in out
 
 

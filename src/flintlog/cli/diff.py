@@ -49,7 +49,7 @@ def _first(rows: Any, number: int) -> list[dict[str, Any]]:
 def _words(report: DiffReport, rows: list[dict[str, Any]]) -> list[str]:
     thing = "keys" if report.compared == "state" else "entries"
     lines = [
-        f"{visible(one.source)}: last {cell(one.last)}, {one.rows} {thing} compared, "
+        f"{visible(one.source)}: last position {cell(one.last)}, {one.rows} {thing} compared, "
         f"{one.missing} missing, {one.alone} alone"
         for one in report.replicas
     ]

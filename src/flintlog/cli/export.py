@@ -72,11 +72,14 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _words(report: ExportReport, *, dry_run: bool) -> list[str]:
     if report.commit is None:
-        return [f"nothing new: {visible(report.target)} holds everything up to {cell(report.position)}"]
+        return [
+            f"nothing new: {visible(report.target)} holds everything up to position {cell(report.position)}"
+        ]
     if dry_run:
-        return [f"commit {report.commit} would go up to {cell(report.position)}"]
+        return [f"commit {report.commit} would go up to position {cell(report.position)}"]
     return [
-        f"commit {report.commit}: {report.rows} rows up to {cell(report.position)}, {human_size(report.bytes)}",
+        f"commit {report.commit}: {report.rows} rows up to position {cell(report.position)}, "
+        f"{human_size(report.bytes)}",
         *(f"  {visible(name)}" for name in report.files),
     ]
 

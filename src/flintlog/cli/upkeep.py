@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import posixpath
 import sys
 from collections.abc import Iterator
 
@@ -10,9 +11,11 @@ from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.verb import LogDirectory, Verb, position
-from flintlog.core.dialect import GivenState
+from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.dialect import GivenState, Progress
 from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
+from flintlog.core.workers import Workers
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, DiskError, RefusedError, UsageError
 
@@ -21,10 +24,18 @@ _CHUNK_BYTES = 8 << 20
 
 
 def _carry_out(plan: Plan, output: Output, *, apply: bool) -> None:
-    """Show the plan and, when it is to be applied and is not empty, apply it."""
+    """Show the plan and, when it is to be applied and is not empty, apply it. What is in a backup stays as it is."""
+    if apply:
+        for place in (plan.path, posixpath.dirname(plan.path)):  # files may lie one floor down
+            refuse_backup(Disk(), place)
     output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)
     if plan.refusal is not None:
         raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
+
+
+def _disk(log: LogDirectory, tick: Progress, who: Workers | None) -> Disk:
+    """A disk that tells how much was written; with workers a plain one, because they take it with them."""
+    return log.watched(tick).disk if who is None else log.disk
 
 
 def _repair_options(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +144,8 @@ def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
     with workers(arguments) as who, progress("snapshot", arguments.progress) as tick:
-        plan = log.dialect.plan_snapshot(log.watched(tick).disk, log.path, arguments.as_of, given, who)
+        disk = _disk(log, tick, who)
+        plan = log.dialect.plan_snapshot(disk, log.path, arguments.as_of, given, who)
         _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 
@@ -141,7 +153,7 @@ def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     with workers(arguments) as who, progress("compact", arguments.progress) as tick:
-        plan = log.dialect.plan_compact(log.watched(tick).disk, log.path, who)
+        plan = log.dialect.plan_compact(_disk(log, tick, who), log.path, who)
         _carry_out(plan, output, apply=not arguments.dry_run)
     return EXIT_OK
 

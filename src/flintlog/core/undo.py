@@ -42,8 +42,14 @@ class Record:
     originals: Digests = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        value = {"version": 1, "stage": self.stage, "before": self.before}
-        return json.dumps({**value, "after": self.after, "originals": self.originals}).encode() + b"\n"
+        value = {
+            "version": 1,
+            "stage": self.stage,
+            "before": self.before,
+            "after": self.after,
+            "originals": self.originals,
+        }
+        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
 def read_record(disk: Disk, folder: str) -> Record | None:
@@ -89,7 +95,7 @@ def digests(disk: Disk, root: str) -> Digests:
 
 
 def digest(disk: Disk, path: str) -> str:
-    found = hashlib.blake2b(digest_size=16)
+    found = hashlib.blake2b(digest_size=8)
     with disk.open(path) as file:
         for chunk in file.chunks(0, file.size()):
             found.update(chunk)

@@ -58,6 +58,10 @@ class Snippets:
     def __getitem__(self, which: Any) -> Snippets:
         return Snippets(*(getattr(self, name)[which] for name in _SNIPPET_COLUMNS))
 
+    def positions(self) -> Ints:
+        """The epochs as positions; what is above 2^63 - 1 can only come from damage and stays there."""
+        return np.minimum(self.epoch, np.uint64(2**63 - 1)).astype(np.int64)
+
 
 _SNIPPET_COLUMNS = tuple(Snippets.__dataclass_fields__)
 _SNIPPET_TYPES = (np.int64, np.int64, np.uint64, np.uint8, np.int64, np.uint8, np.uint64)

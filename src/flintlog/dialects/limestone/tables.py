@@ -137,7 +137,7 @@ def _entry_batch(
             pa.array(entries.offset),
             pa.array(entries.length),
             pa.nulls(count, pa.int64()),
-            pa.array(positions(snippets)[entries.snippet]),
+            pa.array(snippets.positions()[entries.snippet]),
             pa.array(WORDS).take(pa.array(entries.type.astype(np.int32))),
             storage.cast(pa.string()),
             binary_column(view, entries.key, entries.key_length, of_keys),
@@ -148,15 +148,10 @@ def _entry_batch(
     )
 
 
-def positions(snippets: Snippets) -> Ints:
-    """The epochs of snippets as positions; what is above 2^63 - 1 can only come from damage and stays there."""
-    return np.minimum(snippets.epoch, np.uint64(2**63 - 1)).astype(np.int64)
-
-
 def wanted(view: memoryview, entries: Entries, snippets: Snippets, query: EntryQuery) -> NDArray[np.bool_]:
     """Which entries a query asks for."""
     keep = np.ones(len(entries), bool)
-    epoch = positions(snippets)[entries.snippet]
+    epoch = snippets.positions()[entries.snippet]
     if query.first is not None:
         keep &= epoch >= _epoch(query.first)
     if query.last is not None:

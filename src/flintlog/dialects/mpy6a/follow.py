@@ -43,7 +43,7 @@ class OperationFollower(Numbered):
             raise UnsupportedError(
                 "without an operation log nothing tells in which order sessions were written",
                 file=path,
-                advice="The views `entries` and `state` read such a directory as it stands",
+                advice="`flintlog dump`, and the views `entries` and `state`, read such a directory as it stands",
             )
         return [Split(lay.OPERATIONS_FILE, 0, found.size, 0, None)]
 

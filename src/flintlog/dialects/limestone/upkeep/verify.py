@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,15 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.workers import Workers
-from flintlog.dialects.limestone import files, tables
+from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live, State, epoch_of
 from flintlog.dialects.limestone.scan import Snippets
-from flintlog.dialects.limestone.spread import Looking, Spread, walker
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
+
+if TYPE_CHECKING:
+    from flintlog.dialects.limestone.spread import Looking
 
 _BLOBS_NAMED_MAX = 100  # findings of one kind
 # What a store is about to finish: a session, a record of an epoch, a switch of catalogs or manifests.
@@ -53,6 +55,8 @@ def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = 
             lambda: _inventory(survey(disk, path), {}),
             _PASSING,
         )
+    from flintlog.dialects.limestone.spread import Looking, walker  # brings Arrow along
+
     walks = walker(workers)
 
     def everything() -> Inventory:
@@ -93,6 +97,8 @@ def _state_facts(found: Survey, parts: Iterable[_Part]) -> tuple[dict[str, objec
 
 
 def _parts(found: Survey) -> Iterator[_Part]:
+    from flintlog.dialects.limestone import tables  # brings Arrow along
+
     state = State(found)
     for live in state:
         fields = tables.fields_of(state.views, live)
@@ -108,6 +114,8 @@ def _blobs(state: State, live: Live, count: NDArray[Any]) -> Iterator[tuple[str,
 
 
 def _parts_by_workers(workers: Workers, looking: Looking) -> Iterator[_Part]:
+    from flintlog.dialects.limestone.spread import Spread
+
     spread = Spread(workers, looking, epoch_of(looking.survey, None))
     for part in spread.facts():
         names = [(spread.files[file].name, offset, number) for file, offset, number in part.blobs]
@@ -207,5 +215,5 @@ def _log_item(name: str, role: str, size: int, snippets: Snippets) -> FileItem:
     entries = int(snippets.entries.sum())
     if not len(counted):
         return FileItem(name, role, size, None, None, entries)
-    epochs = tables.positions(counted)
+    epochs = counted.positions()
     return FileItem(name, role, size, (int(epochs.min()),), (int(epochs.max()),), entries)
