@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 from tests.backup_logs import LOGS
@@ -37,6 +42,7 @@ COMMANDS = {
     "dump --decode": "dump log --decode text --limit 3",
     "dump --hex": "dump log --hex --limit 1",
     "tail": "tail log -n 3",
+    "tail -f": "tail live -f -n 1",
     "state": "state log",
     "state --as-of": "state log --as-of POSITION",
     "verify": "verify log",
@@ -58,7 +64,8 @@ COMMANDS = {
     "diff": "diff log longer",
     "demo": "demo",
 }
-FINE = {"repair": (1, 3), "diff": (1,)}  # a plan for a directory that is damaged; replicas that differ
+# A plan for a directory that is damaged; replicas that differ; what follows until it is interrupted.
+FINE = {"repair": (1, 3), "diff": (1,), "tail -f": (130,)}
 
 
 def write_logs(dialect, home):
@@ -89,16 +96,43 @@ def typed(capsys, command, position):
     return status, *capsys.readouterr()
 
 
+def followed(dialect):
+    """`tail -f` in a process of its own, beside a store that writes, until it has shown what came; then interrupted."""
+    log = LOGS[dialect](Path("live").resolve())
+    log.add()
+    words = COMMANDS["tail -f"].replace("live", str(Path("live").resolve())).split()
+    with subprocess.Popen(
+        [sys.executable, "-m", "flintlog.cli.main", *words, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as tail:
+        watchdog = threading.Timer(120, tail.kill)
+        watchdog.start()
+        before = tail.stdout.readline()
+        log.add()
+        came = tail.stdout.readline()
+        tail.send_signal(signal.SIGINT)
+        _, talk = tail.communicate()
+        watchdog.cancel()
+    log.close()
+    assert before and came and before != came, (dialect, talk)
+    return tail.returncode, came, talk
+
+
 def cell(capsys, row, dialect):
     """`works`, or the reason that the command gives."""
     for command in PREPARE.get(row, []):
         assert typed(capsys, command, "")[0] == 0, command
-    status, out, talk = typed(capsys, COMMANDS[row], POSITION[dialect])
+    status, out, talk = (
+        followed(dialect) if row == "tail -f" else typed(capsys, COMMANDS[row], POSITION[dialect])
+    )
     if row == "demo" and f"({dialect})" not in out:
         return "shows a queue only; `demo --spark` has all four"
     if status in FINE.get(row, (0,)):
         assert out.strip(), row
-        assert "nothing to do" not in out, row
+        assert "nothing to do" not in out and "refused" not in out, row
         return "works"
     assert status in (2, 3), (row, status, talk)
     reason = re.fullmatch(r"flintlog: (?:/\S+: )?(.+?)(?:\. .*)?\n", talk)
