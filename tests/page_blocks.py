@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SHOWN_HOME = "/srv/app"  # where the pages say that the reader stands
-_MOMENT = re.compile(r"\d{8}T\d{6}Z")
+_MOMENT = re.compile(r"\d{8}T\d{6}Z|\d{4}(?:-\d\d){2}T\d\d(?::\d\d){2}\+00:00")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from tests.page_blocks import ROOT, play_page
 
 
-@pytest.mark.parametrize("name", ["tutorial.md"])
+@pytest.mark.parametrize("name", ["tutorial.md", "runbooks.md", "verbs.md"])
 def test_the_page_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
     home = tmp_path / "app"
     home.mkdir()
