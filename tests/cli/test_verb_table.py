@@ -62,7 +62,10 @@ COMMANDS = {
     "export": "export log lake",
     "export --view state": "export log lake --view state --format ndjson",
     "diff": "diff log longer",
+    "doctor": "doctor log --rounds 2",
+    "bench": "bench log --seconds 0.001",
     "demo": "demo",
+    "completion": "completion bash",
 }
 # A plan for a directory that is damaged; replicas that differ; what follows until it is interrupted.
 FINE = {"repair": (1, 3), "diff": (1,), "tail -f": (130,)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from flintlog.cli.output import Output
 from flintlog.cli.terminal import visible
-from flintlog.cli.verb import Verb, count
+from flintlog.cli.verb import Verb, count, duration
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK, NotALogError, UsageError
 
@@ -31,7 +31,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=count,
+        type=duration,
         default=_SECONDS,
         metavar="N",
         help=f"measure each for so long ({_SECONDS} when not given)",
@@ -52,8 +52,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise NotALogError(
             "there is no such directory", file=place, advice="Name one on the disk in question"
         )
-    if not 0 < arguments.payload <= 1 << 20 or not 0 < arguments.seconds <= 3600:
-        raise UsageError("payloads have 1 to 1048576 bytes, and it takes 1 to 3600 seconds")
+    if not 0 < arguments.payload <= 1 << 20 or arguments.seconds > 3600:
+        raise UsageError("payloads have 1 to 1048576 bytes, and it takes at most 3600 seconds")
     rows = []
     floor = None
     for what, mode, each, act in _candidates(disk, disk.borrow_directory(place), bytes(arguments.payload)):

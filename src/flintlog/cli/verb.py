@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -63,5 +64,16 @@ def position(text: str) -> Position:
 def count(text: str) -> int:
     """A number of things among the arguments: zero or more."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of entries")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def duration(text: str) -> float:
+    """A number of seconds among the arguments: more than zero."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
