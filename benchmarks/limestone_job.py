@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -31,22 +32,24 @@ def anonymous_bytes() -> int:
 
 
 class Peak:
-    """Looks at the memory every few milliseconds."""
+    """Looks at some memory every few milliseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], int] = anonymous_bytes, pause: float = 0.01) -> None:
         self.bytes = 0
+        self._look = look
+        self._pause = pause
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(0.01):
-            self.bytes = max(self.bytes, anonymous_bytes())
+        while not self._stop.wait(self._pause):
+            self.bytes = max(self.bytes, self._look())
 
     def stop(self) -> int:
         self._stop.set()
         self._thread.join()
-        return max(self.bytes, anonymous_bytes())
+        return max(self.bytes, self._look())
 
 
 def open_(directory: str) -> int:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 
+from benchmarks.limestone_job import Peak
 from flintlog.pipeline import jobs
 from flintlog.pipeline.session import session
 from flintlog.pipeline.workers import SparkWorkers
@@ -50,23 +50,9 @@ def parquet(spark, directory: str) -> int:
 JOBS = {"compact": compact, "state": state, "scan": scan, "to_parquet": to_parquet, "parquet": parquet}
 
 
-class Peak:
-    """Looks at the Python workers of this session every few milliseconds."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            self.bytes = max([self.bytes, *map(_anonymous_bytes, _workers())])
-
-    def stop(self) -> int:
-        self._stop.set()
-        self._thread.join()
-        return self.bytes
+def _largest() -> int:
+    """The memory of the largest Python worker of this session."""
+    return max(map(_anonymous_bytes, _workers()), default=0)
 
 
 def _workers() -> list[int]:
@@ -106,7 +92,7 @@ def main() -> None:
     start = time.perf_counter() - begin
     for line in sys.stdin:
         job, _, directory = line.rstrip("\n").partition(" ")
-        peak = Peak()
+        peak = Peak(_largest, 0.05)
         begin = time.perf_counter()
         JOBS[job](spark, directory)
         seconds = time.perf_counter() - begin

@@ -100,21 +100,27 @@ def large(tmp_path_factory):
     return path
 
 
-def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(cluster, large, tmp_path):
-    path = tmp_path / "log"
-    shutil.copytree(large, path)
+def compacting(cluster, path):
+    """A compaction by the command, at the moment at which the executors begin to write; in a session of its own."""
     job = subprocess.Popen(
         [sys.executable, "-m", "flintlog.cli.main", "compact", str(path), "--engine", "spark", "--master", cluster.url],
         env=cluster.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )  # fmt: skip
-    while job.poll() is None and not list(path.glob("*.tmp.*")):  # the executors begin to write now
+    while job.poll() is None and not list(path.glob("*.tmp.*")):
         time.sleep(0.01)
-    victims = cluster.executors()
-    assert job.poll() is None and victims
-    os.kill(victims[0], signal.SIGKILL)
+    assert job.poll() is None
+    return job
+
+
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(cluster, large, tmp_path):
+    path = tmp_path / "log"
+    shutil.copytree(large, path)
+    job = compacting(cluster, path)
+    os.kill(cluster.executors()[0], signal.SIGKILL)
     out, err = job.communicate()
     assert job.returncode == 0, err[-3000:]
     assert "done: cmpct_0000" in out
@@ -130,18 +136,9 @@ def test_a_driver_that_is_killed_leaves_the_old_state_or_the_new_one(cluster, la
     path = tmp_path / "log"
     shutil.copytree(large, path)
     before = _rows(path)
-    job = subprocess.Popen(
-        [sys.executable, "-m", "flintlog.cli.main", "compact", str(path), "--engine", "spark", "--master", cluster.url],
-        env=cluster.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    while job.poll() is None and not list(path.glob("*.tmp.*")):
-        time.sleep(0.01)
-    assert job.poll() is None
+    job = compacting(cluster, path)
     os.killpg(job.pid, signal.SIGKILL)
-    job.wait()
+    job.communicate()
     assert _rows(path) == before
     with Datastore(path, snapshot=False) as store:  # opening takes the leftovers away
         assert not list(path.glob("*.tmp*"))
