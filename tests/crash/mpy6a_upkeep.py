@@ -149,22 +149,34 @@ def _suite(name: str, oracle: RepairOracle, *scenarios: Scenario[str]) -> Suite[
     return Suite(f"tests.crash.mpy6a_upkeep:{name}", oracle, scenarios)
 
 
+PIECE = 16  # writes of a repair are torn at these; what it replaces is kept aside anyway
 _TERM = (8, bytes(8))  # of a record
 _LENGTH = (16, b"\xff\x7f")  # of an event
 
 RECORD = _suite(
     "RECORD",
     RepairOracle(EARLY[4]),
-    Scenario("repair-a-record-of-the-note", repair, prepare=prepared(True, SECOND, 1, *_TERM)),
-    Scenario("repair-a-record", repair, prepare=prepared(False, SECOND, 1, *_TERM)),
+    Scenario(
+        "repair-a-record-of-the-note", repair, prepare=prepared(True, SECOND, 1, *_TERM), atomic_bytes=PIECE
+    ),
+    Scenario("repair-a-record", repair, prepare=prepared(False, SECOND, 1, *_TERM), atomic_bytes=PIECE),
 )
 READ = _suite(
     "READ",
     RepairOracle(),
-    Scenario("repair-a-record-that-was-read-of-the-note", repair, prepare=prepared(True, FIRST, 0, *_TERM)),
-    Scenario("repair-a-record-that-was-read", repair, prepare=prepared(False, FIRST, 0, *_TERM)),
-    Scenario("repair-times-of-the-note", repair, prepare=prepared(True, SECOND, 1, 0, b"\x01")),
-    Scenario("repair-times", repair, prepare=prepared(False, SECOND, 1, 0, b"\x01")),
+    Scenario(
+        "repair-a-record-that-was-read-of-the-note",
+        repair,
+        prepare=prepared(True, FIRST, 0, *_TERM),
+        atomic_bytes=PIECE,
+    ),
+    Scenario(
+        "repair-a-record-that-was-read", repair, prepare=prepared(False, FIRST, 0, *_TERM), atomic_bytes=PIECE
+    ),
+    Scenario(
+        "repair-times-of-the-note", repair, prepare=prepared(True, SECOND, 1, 0, b"\x01"), atomic_bytes=PIECE
+    ),
+    Scenario("repair-times", repair, prepare=prepared(False, SECOND, 1, 0, b"\x01"), atomic_bytes=PIECE),
 )
 
 
@@ -182,9 +194,22 @@ COMPACT = _suite(
 LOGS = _suite(
     "LOGS",
     RepairOracle(again=EARLY[:1]),
-    Scenario("repair-the-change-log", repair, prepare=prepared(True, lay.CHANGES_FILE, 0, *_LENGTH)),
     Scenario(
-        "repair-the-operation-log", repair, prepare=prepared(False, lay.OPERATIONS_FILE, 2, 20, b"\xff")
+        "repair-the-change-log",
+        repair,
+        prepare=prepared(True, lay.CHANGES_FILE, 0, *_LENGTH),
+        atomic_bytes=PIECE,
     ),
-    Scenario("repair-the-checkpoint", repair, prepare=prepared(False, lay.OPERATIONS_FILE, 0, 20, b"\xff")),
+    Scenario(
+        "repair-the-operation-log",
+        repair,
+        prepare=prepared(False, lay.OPERATIONS_FILE, 2, 20, b"\xff"),
+        atomic_bytes=PIECE,
+    ),
+    Scenario(
+        "repair-the-checkpoint",
+        repair,
+        prepare=prepared(False, lay.OPERATIONS_FILE, 0, 20, b"\xff"),
+        atomic_bytes=PIECE,
+    ),
 )

@@ -64,7 +64,8 @@ def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
         healing,
         snapshot,
     )
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property)
+    heads = ["dialects/limestone/spread/writing.py:write_files:"]
+    promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
 
 
 @pytest.mark.parametrize("edition", ["designed", "shipped"])
