@@ -39,7 +39,7 @@ class Peak:
         self._look = look
         self._pause = pause
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)  # a job that fails ends the process
         self._thread.start()
 
     def _run(self) -> None:
