@@ -1,11 +1,11 @@
 """Spark jobs: how long Spark took to start, how long each job took, and memory.
 
-    python -m benchmarks.spark_job
+    python -m benchmarks.spark_job [limited]
 
 reads lines of a job and a directory, and answers each with a line of JSON.
 
-The JVM has 1 GB. Each Python worker may take 1 GB of addresses, which the system enforces. Memory is what the workers
-held for themselves at their peak (RssAnon), the largest of them.
+The JVM has 1 GB. With `limited` each Python worker may take 1 GB of addresses, which the system enforces. Memory is
+what the workers held for themselves at their peak (RssAnon), the largest of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from flintlog.pipeline import jobs
 from flintlog.pipeline.session import session
 from flintlog.pipeline.workers import SparkWorkers
 
-MEMORY = {"spark.driver.memory": "1g", "spark.executor.pyspark.memory": "1g"}
+MEMORY = {"spark.driver.memory": "1g"}
+LIMIT = {"spark.executor.pyspark.memory": "1g"}
 
 
 def compact(spark, directory: str) -> int:
@@ -87,7 +88,7 @@ def _anonymous_bytes(process: int) -> int:
 
 def main() -> None:
     begin = time.perf_counter()
-    spark = session("local[2]", **MEMORY)
+    spark = session("local[2]", **MEMORY, **(LIMIT if sys.argv[1:] else {}))
     list(SparkWorkers(spark).map(abs, [1, 2]))
     start = time.perf_counter() - begin
     for line in sys.stdin:
