@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -124,7 +125,7 @@ def packed(pieces: list[Piece], room_max: int) -> list[InputPartition]:
     return [LogPartition(tuple(task)) for task in tasks]
 
 
-class _Reader(DataSourceReader):
+class _Reader(DataSourceReader, ABC):
     """What both kinds of readers do: tasks of pieces, read one after the other."""
 
     narrow = staticmethod(narrow_state)
@@ -143,8 +144,9 @@ class _Reader(DataSourceReader):
                 for batch in self._batches(piece):
                     yield with_source(batch, piece.source, self._schema)
 
+    @abstractmethod
     def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
-        raise NotImplementedError
+        """The rows of one piece."""
 
     def _directories(self) -> Iterator[tuple[str, str]]:
         kept = set(self.scope.kept(self.options.sources))

@@ -60,9 +60,6 @@ class Sources:
         self._sources = sources
         self.starts = np.array([source.start for source in sources], np.uint64)
 
-    def __getitem__(self, which: int) -> Source:
-        return self._sources[which]
-
     def of(self, address: Words) -> NDArray[np.int32]:
         """Which source each address belongs to."""
         return (np.searchsorted(self.starts, address, "right") - 1).astype(np.int32)

@@ -87,7 +87,8 @@ class State:
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
-        self._merge = Merge(Sources(_sources(self.views)), workers, order)
+        self._sources = _sources(self.views)
+        self._merge = Merge(Sources(self._sources), workers, order)
         self._cleared = Cleared()
 
     def __iter__(self) -> Iterator[Live]:
@@ -117,7 +118,7 @@ class State:
 
     def _stream(self, merge: Merge, which: int) -> Iterator[Candidates]:
         """The candidates of one file."""
-        reading, source = self._readings[which], self._merge.sources[which]
+        reading, source = self._readings[which], self._sources[which]
         seen = 0
         for entries in scan.read_entries(source.buffer, reading.snippets, chunk=self._chunk):
             seen += len(entries)

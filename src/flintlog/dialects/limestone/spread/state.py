@@ -142,12 +142,14 @@ def _groups(pieces: Sequence[Piece]) -> tuple[list[int], list[bytes], Candidates
 def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[Place]) -> Cleared:
     """What happened to whole storages in the snippets that count."""
     cleared = Cleared()
+    changes = [
+        {piece.start: piece.changes for piece in looking.files[file.name].pieces if piece.changes is not None}
+        for file in files
+    ]
     for reading in readings:
-        pieces = looking.files[files[reading.file].name].pieces
-        piece = next(piece for piece in pieces if piece.start == reading.start)
-        if piece.changes is None:
+        if reading.start not in changes[reading.file]:
             continue
-        entries, snippets = piece.changes
+        entries, snippets = changes[reading.file][reading.start]
         counts = np.isin(snippets.epoch[entries.snippet], reading.snippets.epoch)
         cleared.note(entries[counts], snippets, looking.survey.low)
     return cleared

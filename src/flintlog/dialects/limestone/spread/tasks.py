@@ -90,12 +90,11 @@ class Windows(Sources):
         ]
         self._edges = np.concatenate([np.empty(0, np.uint64), *edges])
 
-    def __getitem__(self, which: int) -> Source:
-        raise NotImplementedError("a file is not mapped whole here")
-
     def chunks(self, begin: Words, end: Words) -> Iterator[tuple[Ints, memoryview, int]]:
         # Windows are counted over all files; few of them, so that sorting by them takes one pass.
-        number = np.searchsorted(self._edges, begin, "right").astype(np.uint16)
+        number = np.searchsorted(self._edges, begin, "right")
+        if len(self._edges) < 1 << 16:
+            number = number.astype(np.uint16)
         order = np.argsort(number, kind="stable")
         for mine in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
             if not len(mine):

@@ -7,7 +7,6 @@ import functools
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from flintlog.dialects.limestone.spread.state import Spread
 from flintlog.dialects.limestone.spread.tasks import Job, copied, lengths, records_of
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
