@@ -9,9 +9,9 @@ from typing import Any
 
 from flintlog.cli.output import Output
 from flintlog.cli.terminal import visible
-from flintlog.cli.verb import Verb, count, duration
+from flintlog.cli.verb import Verb, count, disk_place, disk_place_option, duration
 from flintlog.disk import Disk
-from flintlog.errors import EXIT_OK, NotALogError, UsageError
+from flintlog.errors import EXIT_OK, UsageError
 
 _PAYLOAD_BYTES = 100
 _SECONDS = 1
@@ -22,13 +22,7 @@ Act = Callable[[], object]
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "place",
-        metavar="DIR",
-        nargs="?",
-        default=".",
-        help="a directory on the disk in question (. if not given)",
-    )
+    disk_place_option(parser)
     parser.add_argument(
         "--seconds",
         type=duration,
@@ -47,11 +41,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
-    place = disk.resolve(arguments.place)
-    if not disk.is_directory(place):
-        raise NotALogError(
-            "there is no such directory", file=place, advice="Name one on the disk in question"
-        )
+    place = disk_place(disk, arguments)
     if not 0 < arguments.payload <= 1 << 20 or arguments.seconds > 3600:
         raise UsageError("payloads have 1 to 1048576 bytes, and it takes at most 3600 seconds")
     rows = []

@@ -12,7 +12,7 @@ from flintlog.cli.progress import watched
 from flintlog.core.dialect import Dialect, Progress, detect
 from flintlog.core.position import Position, parse_position
 from flintlog.disk import Disk
-from flintlog.errors import UsageError
+from flintlog.errors import NotALogError, UsageError
 
 Run = Callable[[argparse.Namespace, Output], int]
 
@@ -47,6 +47,27 @@ class LogDirectory:
     def watched(self, tick: Progress) -> LogDirectory:
         """The same directory; what is written to it is counted and told."""
         return replace(self, disk=watched(self.disk, tick))
+
+
+def disk_place_option(parser: argparse.ArgumentParser) -> None:
+    """The directory of a verb that is about the disk below it."""
+    parser.add_argument(
+        "place",
+        metavar="DIR",
+        nargs="?",
+        default=".",
+        help="a directory on the disk in question (. if not given)",
+    )
+
+
+def disk_place(disk: Disk, arguments: argparse.Namespace) -> str:
+    """That directory, which must be there."""
+    place = disk.resolve(arguments.place)
+    if not disk.is_directory(place):
+        raise NotALogError(
+            "there is no such directory", file=place, advice="Name one on the disk in question"
+        )
+    return place
 
 
 def no_options(parser: argparse.ArgumentParser) -> None:

@@ -194,31 +194,31 @@ class Looking:
         path: str,
         *,
         window_bytes: int = WINDOW_BYTES,
-        samples: int = _SAMPLES,
         progress: Progress = no_progress,
     ) -> None:
         self.files: dict[str, Looked] = {}
-        self._workers = workers
-        self._window_bytes = window_bytes
-        self._samples = samples
+        self._look = functools.partial(_looks, workers, window_bytes, _SAMPLES)
         self.survey = survey(disk, path, progress=progress, walker=self._walks)
 
     def _walks(self, found: Survey, names: Sequence[str]) -> Iterator[Walk]:
-        active = {log.name for log in found.listing.logs if log.active}
-        items = [Place(found.disk, found.path, name, name in active) for name in names]
-        work = functools.partial(look, window_bytes=self._window_bytes, samples=self._samples)
-        for name, looked in zip(names, self._workers.map(work, items), strict=True):
+        for name, looked in zip(names, self._look(found, names), strict=True):
             self.files[name] = looked
             yield looked.walk
 
 
 def walker(workers: Workers, window_bytes: int = WINDOW_BYTES) -> Walker:
-    """Files walked by workers, for a survey."""
+    """Files walked by workers, for a survey that nothing but snippets is asked of."""
 
     def walks(found: Survey, names: Sequence[str]) -> Iterator[Walk]:
-        active = {log.name for log in found.listing.logs if log.active}
-        items = [Place(found.disk, found.path, name, name in active) for name in names]
-        work = functools.partial(look, window_bytes=window_bytes, samples=0)
-        return (looked.walk for looked in workers.map(work, items))
+        return (looked.walk for looked in _looks(workers, window_bytes, 0, found, names))
 
     return walks
+
+
+def _looks(
+    workers: Workers, window_bytes: int, samples: int, found: Survey, names: Sequence[str]
+) -> Iterator[Looked]:
+    """Files of a survey, looked at by workers."""
+    active = {log.name for log in found.listing.logs if log.active}
+    items = [Place(found.disk, found.path, name, name in active) for name in names]
+    return workers.map(functools.partial(look, window_bytes=window_bytes, samples=samples), items)
