@@ -42,8 +42,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
     place = disk_place(disk, arguments)
-    if not 0 < arguments.payload <= 1 << 20 or arguments.seconds > 3600:
-        raise UsageError("payloads have 1 to 1048576 bytes, and it takes at most 3600 seconds")
+    if not 0 < arguments.payload <= 1 << 20 or not 0 < arguments.seconds <= 3600:
+        raise UsageError("payloads have 1 to 1048576 bytes, and it takes up to 3600 seconds")
     rows = []
     floor = None
     for what, mode, each, act in _candidates(disk, disk.borrow_directory(place), bytes(arguments.payload)):

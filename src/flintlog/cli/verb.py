@@ -90,11 +90,11 @@ def count(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """A number of seconds among the arguments: more than zero."""
+    """A number of seconds among the arguments."""
     try:
         seconds = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < math.inf:
+        seconds = math.nan
+    if not math.isfinite(seconds):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds
