@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,14 +44,34 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
+@functools.cache
+def tools() -> Path:
+    """A directory with the command `flintlog`, which is served by one warm process until this one ends."""
+    folder = Path(tempfile.mkdtemp(prefix="flintlog-pages-"))
+    atexit.register(shutil.rmtree, folder)
+    door = [str(Path(__file__).with_name("warm_flintlog.py")), str(folder / "door")]
+    server = subprocess.Popen(
+        [sys.executable, *door],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "src")),
+    )
+    atexit.register(server.wait)
+    atexit.register(server.stdin.close)  # type: ignore[union-attr]
+    assert server.stdout.readline() == b"ready\n"  # type: ignore[union-attr]
+    script = folder / "flintlog"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS {" ".join(door)} "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
 def play(command: str, home: Path) -> str:
     """What a command prints in `home`, with `flintlog` on the path; its own errors are part of it."""
-    tools = home.parent / "tools"
-    tools.mkdir(exist_ok=True)
-    script = tools / "flintlog"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintlog.cli.main "$@"\n')
-    script.chmod(0o755)
-    environment = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}", PYTHONPATH=str(ROOT / "src"))
+    environment = dict(
+        os.environ,
+        PATH=f"{tools()}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        PYTHONPATH=str(ROOT / "src"),
+    )
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=home,
