@@ -80,6 +80,7 @@ def play(command: str, home: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
+        timeout=300,  # a watchdog, no measure
     )
     return done.stdout.replace(str(home), SHOWN_HOME)
 

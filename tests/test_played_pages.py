@@ -5,10 +5,24 @@ from __future__ import annotations
 import pytest
 from tests.page_blocks import ROOT, play_page
 
+VERBS = ROOT / "docs" / "verbs"
+PAGES = sorted(page.name for page in VERBS.glob("*.md") if page.name != "README.md")
 
-@pytest.mark.parametrize("name", ["tutorial.md", "runbooks.md", "verbs.md"])
-def test_the_page_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
     home = tmp_path / "app"
     home.mkdir()
     monkeypatch.chdir(home)
+    return home
+
+
+@pytest.mark.parametrize("name", ["tutorial.md", "runbooks.md"])
+def test_the_page_prints_what_it_shows(name, home, capsys):
     assert play_page(ROOT / "docs" / name, home, capsys) >= 5
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_of_a_verb_prints_what_it_shows(name, home, capsys):
+    assert play_page(VERBS / "README.md", home, capsys) == 1  # the logs that every page begins with
+    assert play_page(VERBS / name, home, capsys) >= 3

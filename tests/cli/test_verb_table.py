@@ -1,4 +1,4 @@
-"""The table of docs/verbs.md: each cell is typed, on a small log of its dialect, and says what then happens."""
+"""The table of docs/verbs/README.md: each cell is typed, on a small log of its dialect, and says what then happens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flintlog.cli.main import VERBS, main
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Manifest
 
-PAGE = ROOT / "docs" / "verbs.md"
+PAGE = ROOT / "docs" / "verbs" / "README.md"
 DIALECTS = ("taskflux", "zmqraft", "mpy6a", "limestone")
 POSITION = {"taskflux": "5", "zmqraft": "5", "mpy6a": "1,5", "limestone": "5"}
 NEWEST = {
@@ -161,7 +161,21 @@ def test_every_cell_says_what_the_command_does(dialect, tmp_path, monkeypatch, c
     assert column(dialect) == found
 
 
-def test_every_verb_has_a_row_and_a_section():
+def page_of(verb):
+    return ROOT / "docs" / "web.md" if verb == "web" else PAGE.with_name(f"{verb}.md")
+
+
+def test_every_verb_has_a_row_and_a_page():
     assert {row.split()[0] for row in COMMANDS} == {verb.name for verb in VERBS}
-    sections = re.findall(r"^## (\w+)$", PAGE.read_text(), re.MULTILINE)
-    assert sections == [verb.name for verb in VERBS]
+    missing = [verb.name for verb in VERBS if not page_of(verb.name).is_file()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS if verb.name != "web"])
+def test_the_page_of_a_verb_is_complete_and_not_long(verb):
+    page = page_of(verb).read_text()
+    assert page.startswith(f"# {verb}\n")
+    sections = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert {"A session", "What it reads and writes", "Exit status"} <= set(sections)
+    assert f"(../cli.md#{verb})" in page
+    assert 40 <= len(page.splitlines()) <= 115
