@@ -7,7 +7,6 @@ import re
 import pytest
 from tests.damaged_directories import CASES, numbered, without_a_beginning
 from tests.format_page import FormatPage, planned
-from tests.page_blocks import blocks, commands, play
 
 from flintlog import QueueStore
 from flintlog.dialects.taskflux import layout
@@ -41,18 +40,6 @@ def test_a_log_without_its_beginning_is_not_repaired(tmp_path):
     plan = DIALECT.plan_repair(Disk(), str(tmp_path / "root"))
     assert (plan.findings[0].code, planned(plan)) == ("log-start", "refused")
     assert "refused without one" in PAGE.rows["log-start"][3]
-
-
-def test_the_session_prints_what_the_page_shows(tmp_path, monkeypatch):
-    home = tmp_path / "app"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    for block in blocks(PAGE.path):
-        if block.language == "python":
-            exec(compile(block.text, PAGE.path.name, "exec"), {})
-        elif block.language == "console":
-            for command, output in commands(block.text):
-                assert play(command, home) == output
 
 
 def test_markers_sizes_and_defaults_are_those_of_the_code():
