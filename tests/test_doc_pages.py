@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from xml.etree import ElementTree
 
 import pytest
-from tests.page_blocks import ROOT
+from tests.page_blocks import ROOT, blocks
+
+from flintlog.cli.main import build_parser
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -52,6 +55,15 @@ def test_every_page_is_in_the_index(index):
         if page.name == "README.md" or page.parent not in own
     }
     assert there - {"README.md"} <= listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_that_are_shown_and_not_played_are_commands(page):
+    """Of a cluster, of a shell that starts: at least every verb, option and argument is there."""
+    for block in blocks(page):
+        if block.language == "sh":
+            for line in re.findall(r"^flintlog (.*)$", block.text.replace("\\\n", " "), re.MULTILINE):
+                build_parser().parse_args(shlex.split(line, comments=True))
 
 
 def test_the_architecture_names_modules_that_are_there():
