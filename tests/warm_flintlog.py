@@ -35,9 +35,10 @@ def serve(path: str) -> None:
     import pkgutil
     import select
 
-    import pandas  # noqa: F401
     import pyarrow.compute  # noqa: F401
 
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pandas")  # Arrow looks for it when it makes Python objects
     for room in ("columns", "core", "dialects", "cli"):
         package = importlib.import_module(f"flintlog.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"flintlog.{room}."):
