@@ -18,6 +18,12 @@ def section(title: str) -> str:
     return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
+def test_every_test_that_is_named_is_a_link_to_its_file():
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", PAGE)
+    linked = re.findall(r"\[`(tests/[\w/]+\.py)::(\w+)`\]\(\.\./([^)]*)\)", PAGE)
+    assert linked == [(file, name, file) for file, name in named]
+
+
 @pytest.mark.parametrize(("file", "name"), TESTS, ids=lambda value: value.rpartition("/")[2])
 def test_the_test_that_holds_a_promise_exists(file, name):
     tree = ast.parse((ROOT / file).read_text())
