@@ -26,7 +26,11 @@ def ask(path: str, words: list[str]) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda number, _: os.kill(process, number))
-        return int(line.recv(16))
+        status = int(line.recv(16))
+    if status < 0:  # killed, and so is this one
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
 
 
 def serve(path: str) -> None:
@@ -69,7 +73,7 @@ def answer(line: socket.socket) -> None:
         for file in files:
             os.close(file)
         status = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
-        line.send(str(status if status >= 0 else 128 - status).encode())
+        line.send(str(status).encode())
         os._exit(0)
     line.close()
     for number, file in enumerate(files):
