@@ -17,7 +17,7 @@ from flintlog import RaftStore
         "flintlog dump peer --limit none; echo $?",
         "cd peer && flintlog state . --json | head -2",
         "echo x = 2 | flintlog snapshot peer --as-of 2 --data - --dry-run; echo $?",
-        ": > seen; flintlog tail peer -f >> seen & until grep -q 'x 3' seen; do sleep 0.05; done; kill $!; wait $!; echo $?",
+        ": > it; flintlog tail peer -f >> it & until grep -q 'x 3' it; do sleep .1; done; kill $!; wait $!; echo $?",
     ],
 )
 def test_a_command_does_what_it_does_in_a_fresh_process(command, tmp_path):
