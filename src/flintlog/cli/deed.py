@@ -15,7 +15,7 @@ from typing import Any
 
 from flintlog.core.plan import Plan
 from flintlog.disk import Disk, ReversibleKernel
-from flintlog.errors import FlintlogError, tell
+from flintlog.errors import DiskError, FlintlogError, tell
 
 NOTHING_CHANGED = "Nothing was changed"
 WHOLE = "Everything is whole, as it was or with the work done, and it is safe to run it again"
@@ -42,7 +42,7 @@ class Deed:
             try:
                 yield
             except (FlintlogError, KeyboardInterrupt) as error:
-                if self._kernel.touched or isinstance(error, KeyboardInterrupt):
+                if self._kernel.touched or isinstance(error, KeyboardInterrupt | DiskError):
                     self._patience.begin()
                     tell(error, self._taken_back())
                 raise

@@ -14,10 +14,12 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable
+from typing import TypeVar
 
 from flintlog.disk.disk import FLAGS, Disk
 from flintlog.disk.kernel import Kernel, KernelInFront, Stat
 
+T = TypeVar("T")
 SCRATCH = ".new"  # the end of a name under which something is made
 
 
@@ -85,7 +87,7 @@ class ReversibleKernel(KernelInFront):
                 file.truncate(size)
                 file.sync()
 
-    # The calls. An opposite is written down before the deed: an interruption may come between them.
+    # The calls
 
     def open(self, path: str, flags: int) -> int:
         if not flags & FLAGS["write"]:
@@ -93,9 +95,11 @@ class ReversibleKernel(KernelInFront):
             self._paths[handle] = path
             return handle
         before = self._stat(path)
-        if before is None:
-            self._make(path)
-        handle = self._kernel.open(path, flags)
+        handle = (
+            self._make(path, self._kernel.open, path, flags)
+            if before is None
+            else self._kernel.open(path, flags)
+        )
         self._paths[handle] = path
         if path not in self._ours and before is not None:
             self._ends[handle] = before.size
@@ -136,16 +140,18 @@ class ReversibleKernel(KernelInFront):
 
     def mkdir(self, path: str) -> None:
         if self._stat(path) is None:
-            self._make(path)
-        self._kernel.mkdir(path)
+            self._make(path, self._kernel.mkdir, path)
+        else:
+            self._kernel.mkdir(path)
 
     def rename(self, source: str, target: str) -> None:
         ours = source in self._ours
         if (self._publishes and ours) or (self._stat(target) is not None and target not in self._ours):
             self._be_final()
-        elif target not in self._ours:
-            self._opposites.append(lambda: self._rename_back(source, target))
-        self._kernel.rename(source, target)
+            self._kernel.rename(source, target)
+        else:
+            self._do(lambda: self._rename_back(source, target), self._kernel.rename, source, target)
+        self._ours.discard(target)
         for handle, path in [*self._paths.items()]:
             if _is_inside(path, source):
                 self._paths[handle] = target + path[len(source) :]
@@ -154,8 +160,7 @@ class ReversibleKernel(KernelInFront):
             self._ours.add(target + path[len(source) :])
 
     def link(self, source: str, target: str) -> None:
-        self._make(target)
-        self._kernel.link(source, target)
+        self._make(target, self._kernel.link, source, target)
 
     def unlink(self, path: str) -> None:
         self._give_up(path)
@@ -165,9 +170,19 @@ class ReversibleKernel(KernelInFront):
         self._give_up(path)
         self._kernel.rmdir(path)
 
-    def _make(self, path: str) -> None:
+    def _make(self, path: str, call: Callable[..., T], *arguments: object) -> T:
+        made = self._do(lambda: self._remove(path), call, *arguments)
         self._ours.add(path)
-        self._opposites.append(lambda: self._remove(path))
+        return made
+
+    def _do(self, opposite: Callable[[], None], call: Callable[..., T], *arguments: object) -> T:
+        """A call with its opposite, which is written down first: an interruption may come between them."""
+        self._opposites.append(opposite)
+        try:
+            return call(*arguments)
+        except OSError:
+            self._opposites.remove(opposite)
+            raise
 
     def _give_up(self, path: str) -> None:
         if path in self._ours:
