@@ -13,7 +13,7 @@ from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.terminal import human_size
 from flintlog.cli.verb import Verb, count, position
-from flintlog.core.position import position_json
+from flintlog.core.position import position_json, position_text
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK, FlintlogError, RefusedError, UsageError
 
@@ -83,14 +83,10 @@ def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, outp
                 f"held by {', '.join(held)}: {len(backup.files) - len(copied)} files, "
                 f"{human_size(backup.held_bytes)}"
             )
-        yield f"positions: {_words(backup.first)} to {_words(backup.last)}"
+        yield f"positions: {position_text(backup.first)} to {position_text(backup.last)}"
 
     output.summary(value, words())
     return EXIT_OK
-
-
-def _words(place: tuple[int, ...] | None) -> str:
-    return "-" if place is None else ",".join(map(str, place))
 
 
 def _list(disk: Disk, place: str, output: Output) -> int:
