@@ -16,7 +16,7 @@ from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
 from flintlog.core.workers import Workers
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
 
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
 OnDamage = Literal["fail", "stop", "report"]
 
 SPLIT_BYTES = 64 << 20
@@ -36,10 +35,6 @@ _MODULES = {
     "mpy6a": "flintlog.dialects.mpy6a.dialect",
     "limestone": "flintlog.dialects.limestone.dialect",
 }
-
-
-def no_progress(done: int, total: int) -> None:
-    """The progress of whoever does not watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +103,11 @@ class Dialect(Protocol):
     """One on-disk language, from bytes to the person. Reading methods never change a byte and never lock."""
 
     name: str
+    stream: str | None
+    """What the common column `stream` is here: queue, topic or storage; None where a log has one only."""
+
+    def operations(self) -> tuple[str, ...]:
+        """What the common column `operation` can say here."""
 
     def recognise(self, disk: Disk, path: str) -> bool:
         """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
@@ -183,12 +183,14 @@ class Dialect(Protocol):
         """Bring the directory, in its place, to the version that is written; refuses where there is no later one."""
 
 
-def refuse_upgrade(dialect: str, path: str) -> RefusedError:
+def refuse_upgrade(dialect: str, path: str, *, editions: bool) -> RefusedError:
     """What a dialect without versions says to `plan_upgrade`."""
     return RefusedError(
         f"{dialect} has no versions of its format, so there is nothing to upgrade",
         file=path,
-        advice="Name --edition and --to to write the directory in another edition",
+        advice="Name --edition and --to to write the directory in another edition"
+        if editions
+        else "Every release of Flintlog reads and writes the same bytes",
     )
 
 

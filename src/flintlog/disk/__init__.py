@@ -1,10 +1,11 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
 from flintlog.disk.assembled import assembled
-from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, write_all
+from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, Progress, no_progress, write_all
 from flintlog.disk.failstop import FailStop
-from flintlog.disk.kernel import Kernel, LocalKernel, Stat
+from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
+from flintlog.disk.reversible import ReversibleKernel
 
 __all__ = [
     "COPY_BYTES_MAX",
@@ -13,10 +14,14 @@ __all__ = [
     "FailStop",
     "File",
     "Kernel",
+    "KernelInFront",
     "LocalKernel",
     "Mode",
+    "Progress",
+    "ReversibleKernel",
     "Stat",
     "assembled",
+    "no_progress",
     "take_lock",
     "write_all",
 ]

@@ -34,9 +34,12 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
             done = store.compact()
         if done is None:
             return "somebody else has compacted it meanwhile"
-        return f"{', '.join(done.files)} at epoch {done.epoch}; {len(done.superseded)} files removed"
+        count = len(done.superseded)
+        return f"{', '.join(done.files)} at epoch {done.epoch}; {count} {'file' if count == 1 else 'files'} removed"
 
     facts = {"epoch": epoch, "compacted_epoch": found.low if found.low >= 0 else None}
     if due:
         facts["read_bytes"] = sum(size for _, size in gone)
-    return Plan("compact", "limestone", path, tuple(steps), apply, facts=facts)
+    return Plan(
+        "compact", "limestone", path, tuple(steps), apply, facts=facts, written_bytes=facts.get("read_bytes")
+    )
