@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
+from flintlog.core.dialect import (
+    ByteField,
+    ByteRange,
+    EntryQuery,
+    GivenState,
+    Progress,
+    Split,
+    refuse_upgrade,
+)
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -66,10 +74,12 @@ class Taskflux:
 
         return Numbered(self, _data, "LSN")
 
-    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+    def explain(
+        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+    ) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import entries
 
-        return entries.explain(disk, _data(disk, path), query)
+        return entries.explain(disk, _data(disk, path), query, where)
 
     def state_schema(self) -> pa.Schema:
         from flintlog.dialects.taskflux.tables import STATE_SCHEMA

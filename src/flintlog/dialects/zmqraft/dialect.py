@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
+from flintlog.core.dialect import (
+    ByteField,
+    ByteRange,
+    EntryQuery,
+    GivenState,
+    Progress,
+    Split,
+    refuse_upgrade,
+)
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -63,10 +71,12 @@ class Zmqraft:
 
         return Numbered(self, _peer, "index")
 
-    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+    def explain(
+        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+    ) -> Iterator[ByteField]:
         from flintlog.dialects.zmqraft import entries
 
-        return entries.explain(disk, _peer(disk, path), query)
+        return entries.explain(disk, _peer(disk, path), query, where)
 
     def state_schema(self) -> pa.Schema:
         from flintlog.dialects.zmqraft.tables import STATE_SCHEMA
