@@ -19,7 +19,7 @@ from flintlog.errors import DamageError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_REVERSE_SPLIT_BYTES = 4 << 20
+REVERSE_SPLIT_BYTES = 4 << 20
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         )
     else:
         if arguments.reverse:
-            query = replace(query, split_bytes=_REVERSE_SPLIT_BYTES)
+            query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
         with progress("dump", output_form(arguments.progress)) as tick:
             batches = _reversed(log, query, tick) if arguments.reverse else _batches(log, query, tick)
             _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
@@ -120,11 +120,16 @@ def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
 
 def _reversed(log: LogDirectory, query: EntryQuery, tick: Progress) -> Iterator[pa.RecordBatch]:
     """From the last entry to the first; what is not asked for is not read."""
+    for split in _told(log.dialect.splits(log.disk, log.path, query)[::-1], tick):
+        yield from reversed_split(log, split, query)
+
+
+def reversed_split(log: LogDirectory, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    """The entries of one piece, the last one first."""
     import numpy as np
 
-    for split in _told(log.dialect.splits(log.disk, log.path, query)[::-1], tick):
-        for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
-            yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
+    for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
+        yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
 
 
 def _show_rows(
