@@ -63,6 +63,14 @@ def _rebuilt(kind: type[FlintlogError], arguments: tuple[Any, ...]) -> FlintlogE
     return error
 
 
+def tell(error: BaseException, sentence: str) -> None:
+    """Let an error, or an interruption, also say what became of the directory."""
+    if isinstance(error, KeyboardInterrupt):
+        error.args = (sentence,)
+    elif isinstance(error, FlintlogError):
+        error.advice = f"{error.advice}. {sentence}" if error.advice else sentence
+
+
 class UsageError(FlintlogError, ValueError):
     """An argument that can never be right."""
 

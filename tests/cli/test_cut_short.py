@@ -10,23 +10,34 @@ import signal
 import pytest
 from tests.crash.mpy6a_sessions import T0, TOPICS
 from tests.every_directory import every_directory
+from tests.limestone.directories import Directory, session
 
 from flintlog import RaftStore, SessionStore
 from flintlog.cli.main import main
 from flintlog.core.undo import tree
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk, LocalKernel
 
-PLACES = 4
-# Verbs by dialect; {log} is the directory, {new} an empty place.
+PLACES = 6
+# Verbs by dialect; {log} is the directory, {new} an empty place, {backups} a place with backups of it.
 REPAIR = "repair {log} --apply"
 UNDO = "repair {log} --undo"
 EXPORT = "export {log} {new} --format ndjson"
-COMMANDS = {
-    "taskflux": ["snapshot {log}", "compact {log}", EXPORT, "migrate {log} --edition {other} --to {new}"],
-    "zmqraft": ["compact {log}", EXPORT],
-    "mpy6a": ["compact {log}", EXPORT],
-    "limestone": ["snapshot {log}", "compact {log}", EXPORT],
+BACKUP = "backup {log} {new}"
+RESTORE = "restore {backups} {new}"
+SNAPSHOT = "snapshot {log}"
+COMPACT = "compact {log}"
+CONVERT = "migrate {log} --edition {other} --to {new}"
+UPGRADE = "migrate {log}"
+GIVEN = "snapshot {log} --as-of 20 --data {given}"
+EVERYWHERE = (COMPACT, EXPORT, BACKUP, RESTORE, REPAIR, UNDO)
+COMMANDS = {  # zmqraft and mpy6a have one edition in one version, so there is nothing to migrate
+    "taskflux": (SNAPSHOT, CONVERT),
+    "zmqraft": (GIVEN,),
+    "mpy6a": (SNAPSHOT,),
+    "limestone": (SNAPSHOT, CONVERT, UPGRADE),
 }
 CHANGING = ("pwrite", "truncate", "rename", "unlink", "link", "mkdir", "sync", "sync_directory")
 
@@ -78,12 +89,14 @@ def contents(path):
     return {name: disk.read(f"{path}/{name}", 1 << 30) for name in tree(disk, path) if "kept/" not in name}
 
 
-def typed(command, log, new, other):
-    return main(command.format(log=log, new=new, other=other).split())
+def typed(command, log, other):
+    """Type a command that is about a log; what it needs or makes lies beside it."""
+    beside = {name: f"{log}-{name}" for name in ("new", "backups", "given")}
+    return main(command.format(log=log, other=other, **beside).split())
 
 
 def prepared(directories, dialect, command, tmp_path, capsys):
-    """A directory on which the command does something, and what it does there."""
+    """A directory on which the command does something, what it does there, and in how many calls."""
     wanted = (1, 3) if command in (REPAIR, UNDO) else (0,)
     if (dialect, command) in MADE:
         made = tmp_path / "made"
@@ -94,33 +107,61 @@ def prepared(directories, dialect, command, tmp_path, capsys):
             continue
         log = tmp_path / "start"
         shutil.copytree(source, log)
+        (tmp_path / "start-given").write_bytes(b"the state of an application")
         if main(["verify", str(log)]) in wanted and (
-            command != UNDO or main(["repair", str(log), "--apply"]) == 0
+            (command != UNDO or main(["repair", str(log), "--apply"]) == 0)
+            and (command != RESTORE or main(["backup", str(log), f"{log}-backups"]) == 0)
         ):
             capsys.readouterr()
             main(["inspect", str(log), "--json"])
             other = "designed" if json.loads(capsys.readouterr().out)["edition"] == "shipped" else "shipped"
-            trial = tmp_path / "trial"
-            shutil.copytree(log, trial)
+            trial = copied(log, tmp_path / "trial")
             with pytest.MonkeyPatch.context() as patch:
                 trap = Trap(patch, None, None)
-                status = typed(command, trial, tmp_path / "trial-new", other)
+                status = typed(command, trial, other)
             written = contents(trial) != contents(log) or (tmp_path / "trial-new").exists()
             if status == 0 and written and trap.seen > 2:
                 return log, trial, trap.seen, other
-            shutil.rmtree(trial)
-        shutil.rmtree(log)
+            remove(trial)
+        remove(log)
     raise AssertionError(f"no directory for {command}")
+
+
+def beside(log):
+    """A log directory, and everything that lies beside it."""
+    return sorted(log.parent.glob(f"{log.name}*"))
+
+
+def copied(log, place):
+    for path in beside(log):
+        target = place.parent / path.name.replace(log.name, place.name)
+        shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
+    return place
+
+
+def remove(log):
+    for path in beside(log):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def everything(log):
+    """Every file and every directory of a log and beside it, but what repairs kept."""
+    found = {}
+    for path in (inner for outer in beside(log) for inner in (outer, *outer.rglob("*"))):
+        name = str(path).removeprefix(str(log))
+        if "/kept" not in name:
+            found[name] = None if path.is_dir() else path.read_bytes()
+    return found
 
 
 def written_peer(root):
     """A peer with a snapshot, and what it covers still there."""
     with RaftStore(root, capacity=4) as store:
         store.append([Entry(1, b"entry %d" % number) for number in range(40)])
-        store.snapshot(30, b"state", prune=False)
+        store.snapshot(10, b"state", prune=False)
 
 
-def written_sessions(root):
+def written_sessions(root, then=lambda: None):
     """Two files of sessions; much of the first is read."""
     with SessionStore(root, topics=TOPICS) as store:
         for number in range(6):
@@ -129,37 +170,50 @@ def written_sessions(root):
         store.put(1, b"late", now=T0 + 7)
         for session in store.due(now=T0 + 36, limit=5):
             session.delete()
+        then()
+
+
+def abandoned_sessions(root):
+    """The same as a killed process leaves them."""
+    live = root.parent / "live"
+    written_sessions(live, lambda: shutil.copytree(live, root))
+
+
+def written_in_version_1(root):
+    old = Directory(root, "designed").start(1).log(session(1, "a", "b"))
+    old.write(lay.MANIFEST_FILE, Manifest(1).encode())
 
 
 MADE = {
-    ("zmqraft", "compact {log}"): written_peer,
-    ("mpy6a", "compact {log}"): written_sessions,
+    ("zmqraft", COMPACT): written_peer,
+    ("zmqraft", GIVEN): written_peer,
+    ("mpy6a", COMPACT): written_sessions,
+    ("mpy6a", SNAPSHOT): abandoned_sessions,
     ("mpy6a", EXPORT): written_sessions,
+    ("limestone", UPGRADE): written_in_version_1,
 }
 
 
 @pytest.mark.parametrize(
     ("dialect", "command"),
-    [(dialect, command) for dialect, all_ in COMMANDS.items() for command in (*all_, REPAIR, UNDO)],
+    [(dialect, command) for dialect, more in COMMANDS.items() for command in (*more, *EVERYWHERE)],
 )
 def test_a_verb_that_is_cut_short_leaves_all_or_nothing(dialect, command, directories, tmp_path, capsys):
     log, trial, calls, other = prepared(directories, dialect, command, tmp_path, capsys)
     before, after = shown(capsys, str(log)), shown(capsys, str(trial))
-    bytes_before = contents(log)
+    bytes_before = everything(log)
     for act, calls_trapped, wanted in (
         (interrupt, CHANGING, 130),
         (fill_up, ("pwrite", "mkdir"), 3),
     ):
         failed = reached = 0
         for number in range(1, PLACES + 1):
-            place = tmp_path / f"{act.__name__}-{number}"
-            new = tmp_path / f"new-{act.__name__}-{number}"
-            shutil.copytree(log, place)
+            place = copied(log, tmp_path / f"{act.__name__}-{number}")
             capsys.readouterr()
             with pytest.MonkeyPatch.context() as patch:
                 most = calls if act is interrupt else max(calls // 3, 2)
                 trap = Trap(patch, 1 + (number - 1) * most // PLACES, act, calls_trapped)
-                status = typed(command, place, new, other)
+                status = typed(command, place, other)
             talk = capsys.readouterr().err
             reached += trap.seen
             assert status in (0, wanted), talk
@@ -167,21 +221,24 @@ def test_a_verb_that_is_cut_short_leaves_all_or_nothing(dialect, command, direct
                 failed += 1
                 assert "fault in flintlog" not in talk, talk
                 assert talk.count("\n") == 1, talk
-            seen = shown(capsys, str(place))
-            assert seen in (before, after), (command, act.__name__, number, talk)
-            if status and command == REPAIR:
-                assert contents(place) == bytes_before, talk
-                assert "othing was changed" in talk, talk
-            if command == EXPORT or "{new}" in command:
-                assert contents(place) == bytes_before
+                if "othing was changed" in talk:
+                    assert everything(place) == bytes_before, (command, act.__name__, number, talk)
+                elif "could only be finished" in talk:
+                    assert shown(capsys, str(place)) == after
+                else:
+                    assert "verything is whole" in talk, talk
+                    assert command != REPAIR, talk
+            assert shown(capsys, str(place)) in (before, after), (command, act.__name__, number, talk)
             capsys.readouterr()
-            again = typed(command, place, new, other)
+            again = typed(command, place, other)
             talk = capsys.readouterr().err
             assert (
                 again == 0
                 or (command == UNDO and "no repair" in talk)
                 or command == REPAIR
-                or "unfinished conversion" in talk
+                or "place is taken" in talk
+                or "nothing to upgrade" in talk
             ), talk
             assert shown(capsys, str(place)) == after, (command, act.__name__, number, talk)
+            remove(place)
         assert failed or not reached, (command, act.__name__)  # what only removes files needs no room

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from flintlog.cli.main import main
 from golden_cases import snapshot_of
 
 
-def test_the_demo_walks_from_the_first_look_to_the_snapshot(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("dialect", "upkeep", "shown"),
+    [
+        ("taskflux", "snapshot", "urgent: disk almost full"),
+        ("zmqraft", "snapshot", "x is 5"),
+        ("mpy6a", "compact", "call back 11"),
+        ("limestone", "compact", "ada"),
+    ],
+)
+def test_the_demo_walks_from_the_first_look_to_the_upkeep(
+    dialect, upkeep, shown, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    assert main(["demo"]) == 0
+    assert main(["demo", dialect]) == 0
     captured = capsys.readouterr()
     typed = [line for line in captured.out.splitlines() if line.startswith("$ flintlog ")]
     verbs = [line.split()[2] for line in typed]
     assert verbs[:5] == ["inspect", "dump", "dump", "state", "verify"]
-    assert {"repair", "snapshot"} <= set(verbs)
-    assert "verdict: repairable" in captured.out
-    assert "urgent: disk almost full" in captured.out
+    assert {"repair", upkeep} <= set(verbs)
+    assert "verdict: repairable" in captured.out and f"({dialect})" in captured.out
+    assert shown in captured.out or shown in (tmp_path / ".demo" / "run-1-state").read_text()
     assert "written to .demo/run-1" in captured.err
 
 

@@ -83,7 +83,7 @@ def test_the_last_entries_are_found_without_reading_the_others(queues, typed, mo
 def test_streams_go_by_the_names_of_the_dialects(queues, typed):
     rows = typed("dump", queues, "--json", "--stream", "orders")[1]
     assert len(rows) == 31
-    for word in ("--queue", "--topic", "--storage"):
+    for word in ("--queue", "--stream"):
         assert typed("dump", queues, "--json", word, "orders")[1] == rows
     added = typed("dump", queues, "--json", "--queue", "orders", "--kind", rows[-1]["operation"])[1]
     assert added == rows[1:]

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from flintlog.cli.deed import Deed
 from flintlog.cli.output import Output
-from flintlog.cli.progress import progress
+from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.terminal import human_size
 from flintlog.cli.verb import Verb, count, position
-from flintlog.core.position import position_json
+from flintlog.core.position import position_json, position_text
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK, FlintlogError, RefusedError, UsageError
 
@@ -38,13 +39,14 @@ def _backup_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("number", metavar="N", nargs="?", type=count, help="with verify: only this backup")
     parser.add_argument("--full", action="store_true", help="copy everything, also what earlier backups hold")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be copied")
+    progress_option(parser)
 
 
 def _backup(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
     place = disk.resolve(arguments.place)
     if arguments.what == "verify":
-        return _verify(disk, place, arguments.number, output)
+        return _verify(disk, place, arguments, output)
     if arguments.number is not None:
         raise UsageError("a number goes with verify only", advice="flintlog backup verify PLACE N")
     if arguments.what == "list":
@@ -55,8 +57,11 @@ def _backup(arguments: argparse.Namespace, output: Output) -> int:
 def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.core.backup import take_backup
 
-    with progress("backup") as step:
-        taken = take_backup(disk, path, place, full=arguments.full, dry_run=arguments.dry_run, progress=step)
+    deed = Deed(disk, publishes=True)
+    with progress("backup", arguments.progress) as step, deed():
+        taken = take_backup(
+            deed.disk, path, place, full=arguments.full, dry_run=arguments.dry_run, progress=step
+        )
     backup = taken.backup
     value = {
         "backup": taken.name,
@@ -78,14 +83,10 @@ def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, outp
                 f"held by {', '.join(held)}: {len(backup.files) - len(copied)} files, "
                 f"{human_size(backup.held_bytes)}"
             )
-        yield f"positions: {_words(backup.first)} to {_words(backup.last)}"
+        yield f"positions: {position_text(backup.first)} to {position_text(backup.last)}"
 
     output.summary(value, words())
     return EXIT_OK
-
-
-def _words(place: tuple[int, ...] | None) -> str:
-    return "-" if place is None else ",".join(map(str, place))
 
 
 def _list(disk: Disk, place: str, output: Output) -> int:
@@ -116,28 +117,29 @@ def _list(disk: Disk, place: str, output: Output) -> int:
     return status
 
 
-def _verify(disk: Disk, place: str, number: int | None, output: Output) -> int:
+def _verify(disk: Disk, place: str, arguments: argparse.Namespace, output: Output) -> int:
     """All backups of a place, or one; one that is not whole does not hide the others."""
-    if number is not None:
-        return _verify_one(disk, posixpath.join(place, _name(disk, place, number)), output)
+
+    def verify(name: str) -> int:
+        with progress(f"verify {name}", arguments.progress) as step:
+            checked = check_backup(disk, posixpath.join(place, name), progress=step)
+            inventory = verify_backup(disk, checked, step)
+        output.verification(inventory)
+        return inventory.exit_status
+
+    from flintlog.core.backup import check_backup, verify_backup
+
+    if arguments.number is not None:
+        return verify(_name(disk, place, arguments.number))
     status = EXIT_OK
     for name in _names(disk, place):
         try:
-            status = max(status, _verify_one(disk, posixpath.join(place, name), output))
+            status = max(status, verify(name))
         except FlintlogError as error:
             sys.stdout.flush()
             print(f"flintlog: {error}", file=sys.stderr)
             status = max(status, error.exit_status)
     return status
-
-
-def _verify_one(disk: Disk, path: str, output: Output) -> int:
-    from flintlog.core.backup import check_backup, verify_backup
-
-    with progress(f"verify {posixpath.basename(path)}") as step:
-        inventory = verify_backup(disk, check_backup(disk, path, progress=step), step)
-    output.verification(inventory)
-    return inventory.exit_status
 
 
 def _names(disk: Disk, place: str) -> list[str]:
@@ -171,6 +173,7 @@ def _restore_options(parser: argparse.ArgumentParser) -> None:
         help="the log as it was at this position: LSN, index, TERM,INDEX or epoch",
     )
     parser.add_argument("--dry-run", action="store_true", help="check and decode everything, write nothing")
+    progress_option(parser)
 
 
 def _restore(arguments: argparse.Namespace, output: Output) -> int:
@@ -186,9 +189,10 @@ def _restore(arguments: argparse.Namespace, output: Output) -> int:
         name = choose(place, check_place(disk, place), arguments.to)
     else:
         name = _name(disk, place, arguments.backup)
-    with progress("restore") as step:
-        plan = plan_restore(disk, posixpath.join(place, name), target, to=arguments.to, progress=step)
-        output.plan(plan, apply=not arguments.dry_run)
+    with progress("restore", arguments.progress) as step:
+        deed = Deed(disk, publishes=True)
+        plan = plan_restore(deed.disk, posixpath.join(place, name), target, to=arguments.to, progress=step)
+        output.plan(deed.of(plan), apply=not arguments.dry_run)
     return EXIT_OK
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import posixpath
 import shlex
 import sys
 
 from flintlog.cli.output import Output
 from flintlog.cli.verb import Verb
+from flintlog.core.dialect import dialect_names
 from flintlog.disk import Disk
-from flintlog.errors import EXIT_OK, EXIT_REPAIRABLE, RefusedError
+from flintlog.errors import EXIT_OK, EXIT_REPAIRABLE, RefusedError, UsageError
 
 _PLACE = ".demo"
-_ORDERS = 12
-_RECORD_START = 8  # behind the header of a segment
-_TORN_BYTES = 10
-_END_MARKER_BYTES = 4
+_FIRST = "taskflux"
 
 # Each command with the exit status it ends with.
 Walk = tuple[tuple[str, int], ...]
@@ -35,15 +32,17 @@ _AFTER_THE_CRASH: Walk = (
     ("repair {log} --apply", EXIT_OK),
     ("verify {log}", EXIT_OK),
 )
-_UPKEEP: Walk = (
-    ("snapshot {log} --dry-run", EXIT_OK),
-    ("snapshot {log}", EXIT_OK),
-    ("inspect {log}", EXIT_OK),
-    ("state {log}", EXIT_OK),
-)
+_AT_THE_END: Walk = (("inspect {log}", EXIT_OK), ("state {log}", EXIT_OK))
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "dialect",
+        metavar="DIALECT",
+        nargs="?",
+        choices=dialect_names(),
+        help=f"what the log speaks: {', '.join(dialect_names())} ({_FIRST} if not given)",
+    )
     parser.add_argument(
         "--spark",
         action="store_true",
@@ -56,21 +55,30 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
     log = _free_place(disk)
     if arguments.spark:
+        if arguments.dialect is not None:
+            raise UsageError("the main job has all dialects", advice="Leave the dialect or --spark out")
         from flintlog.demo.walk import told, walk
 
         report = walk(log, lambda text: _say(text))
         print(json.dumps(report.json()) if arguments.json else told(report))
         return EXIT_OK
-    _say(f"Two queues, {_ORDERS + 2} records, written to {log}")
-    _write_queues(log)
+    from flintlog.demo.samples import SAMPLES
+
+    sample = SAMPLES[arguments.dialect or _FIRST]
+    _say(f"{sample.what}, written to {log}")
+    sample.write(log)
     _walk(_FIRST_LOOK, log, as_json=arguments.json)
     _say("A crash tears a record that nobody was told about")
-    _tear(disk, log)
+    sample.tear.apply(disk, log)
     _walk(_AFTER_THE_CRASH, log, as_json=arguments.json)
-    _say("Upkeep: the state in a snapshot")
-    _walk(_UPKEEP, log, as_json=arguments.json)
+    _say("Upkeep")
+    if sample.state is not None:
+        state = disk.resolve(_state_file(log))
+        disk.publish(state, [sample.state], scratch=f"{state}.new")
+    _walk(tuple((command, EXIT_OK) for command in sample.upkeep), log, as_json=arguments.json)
+    _walk(_AT_THE_END, log, as_json=arguments.json)
     _say(f"Everything is in {log}; look around")
-    return 0
+    return EXIT_OK
 
 
 def _free_place(disk: Disk) -> str:
@@ -82,38 +90,15 @@ def _free_place(disk: Disk) -> str:
     return f"{_PLACE}/run-{number}"
 
 
-def _write_queues(log: str) -> None:
-    from flintlog.dialects.taskflux.store import QueueStore  # brings NumPy and Numba along
-
-    with QueueStore(log) as store:
-        orders = store.create("orders", max_payload=1024)
-        mail = store.create("mail", key_range=(0, 9))
-        keys = [number % 3 for number in range(_ORDERS)]
-        orders.add_many([f"order {number}".encode() for number in range(_ORDERS)], keys)
-        mail.add(b"welcome", key=5)
-        mail.add(b"urgent: disk almost full", key=0)
-        for _ in range(4):
-            order = orders.take()
-            if order is not None:
-                order.ack()
-        orders.take()  # never acknowledged, so it is still there
-
-
-def _tear(disk: Disk, log: str) -> None:
-    """Put the beginning of a record where the next one would stand, as a crash in mid-write leaves it."""
-    folder = disk.resolve(f"{log}/data/log")
-    newest = posixpath.join(folder, disk.list(folder)[-1])
-    with disk.open(newest, "write") as file:
-        torn = file.pread(_TORN_BYTES, _RECORD_START)
-        file.pwrite(torn, file.size() - _END_MARKER_BYTES)
-        file.sync()
+def _state_file(log: str) -> str:
+    return f"{log}-state"
 
 
 def _walk(walk: Walk, log: str, *, as_json: bool) -> None:
     from flintlog.cli.main import main  # which knows this verb in turn
 
     for command, expected in walk:
-        words = shlex.split(command.format(log=log)) + (["--json"] if as_json else [])
+        words = shlex.split(command.format(log=log, state=_state_file(log))) + (["--json"] if as_json else [])
         print(f"\n$ flintlog {shlex.join(words)}", flush=True)
         status = main(words)
         if status:
@@ -132,12 +117,12 @@ DEMO = Verb(
     name="demo",
     summary="write sample logs to .demo and walk through them",
     description=(
-        "Writes sample queues to a new directory below .demo, shows them with the other verbs, tears a "
-        "record as a crash does, repairs it and takes a snapshot. Prints each command in front of its output. "
+        "Writes a sample log to a new directory below .demo, shows it with the other verbs, tears a "
+        "record as a crash does, repairs it and does some upkeep. Prints each command in front of its output. "
         "With --spark: writes logs of all four dialects, kills their writers, exports, verifies, recovers and "
         "compacts them on Spark in local[*], damages and repairs a copy, and ends with a report and a picture."
     ),
-    examples=("flintlog demo", "flintlog demo --spark"),
+    examples=("flintlog demo", "flintlog demo limestone", "flintlog demo --spark"),
     add_options=_add_options,
     run=_run,
     takes_directory=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, count, position
 from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split, no_progress
+from flintlog.core.position import Position
 from flintlog.errors import DamageError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_STREAMS = ("queue", "topic", "storage", "stream")
 REVERSE_SPLIT_BYTES = 4 << 20
 
 
@@ -36,15 +38,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help="only entries that do this (may be given again)",
     )
-    parser.add_argument(
-        "--stream",
-        "--queue",
-        "--topic",
-        "--storage",
-        action="append",
-        metavar="NAME",
-        help="only entries of this queue, topic or storage (may be given again)",
-    )
+    for word in _STREAMS:
+        parser.add_argument(
+            f"--{word}",
+            action="append",
+            metavar="NAME",
+            help=f"only entries of this {word} (may be given again)"
+            if word != "stream"
+            else "the same for a queue, topic or storage, whatever the log has",
+        )
     parser.add_argument("--key", metavar="KEY", help="only entries with this key")
     parser.add_argument("--limit", type=count, metavar="N", help="stop after so many entries")
     parser.add_argument(
@@ -72,7 +74,15 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise UsageError("--decode needs the payloads", advice="Leave --no-payload out")
     decoding = None if arguments.decode is None else Decoding(find_decoder(arguments.decode))
     log = LogDirectory.find(arguments)
-    query = _query(arguments)
+    query = entry_query(
+        log,
+        first=arguments.first,
+        last=arguments.last,
+        operations=arguments.operation,
+        streams={word: getattr(arguments, word) for word in _STREAMS if getattr(arguments, word) is not None},
+        key=arguments.key,
+        payload=not arguments.no_payload,
+    )
     if arguments.hex:
         fields = log.dialect.explain(log.disk, log.path, query)
         output.fields(
@@ -92,15 +102,48 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _query(arguments: argparse.Namespace) -> EntryQuery:
+def entry_query(
+    log: LogDirectory,
+    *,
+    first: Position | None,
+    last: Position | None,
+    operations: Sequence[str] | None,
+    streams: Mapping[str, Sequence[str]],
+    key: str | None,
+    payload: bool,
+) -> EntryQuery:
+    """The entries that a person asks for; `streams` has names by the word (queue, topic) that was said for them."""
+    for word in operations or ():
+        if word not in log.dialect.operations():
+            raise UsageError(
+                f"no entry of {_log_of(log)} is a {word!r}",
+                advice=f"There are {_some(log.dialect.operations())}",
+            )
     return EntryQuery(
-        first=arguments.first,
-        last=arguments.last,
-        operations=None if arguments.operation is None else frozenset(arguments.operation),
-        streams=None if arguments.stream is None else frozenset(arguments.stream),
-        key=arguments.key,
-        payload=not arguments.no_payload,
+        first=first,
+        last=last,
+        operations=None if operations is None else frozenset(operations),
+        streams=_streams(log, streams),
+        key=key,
+        payload=payload,
     )
+
+
+def _streams(log: LogDirectory, given: Mapping[str, Sequence[str]]) -> frozenset[str] | None:
+    """The names that were asked for; a word for what this dialect does not have is a mistake."""
+    for word in given:
+        if word not in (log.dialect.stream, "stream") or log.dialect.stream is None:
+            has = f"Use --{log.dialect.stream}" if log.dialect.stream else f"Leave --{word} out"
+            raise UsageError(f"{_log_of(log)} has no {word}s", file=log.path, advice=has)
+    return frozenset(name for names in given.values() for name in names) if given else None
+
+
+def _log_of(log: LogDirectory) -> str:
+    return f"{'an' if log.dialect.name == 'mpy6a' else 'a'} {log.dialect.name} log"
+
+
+def _some(words: tuple[str, ...]) -> str:
+    return ", ".join(word for word in words if not word.isdecimal())
 
 
 def _batches(log: LogDirectory, query: EntryQuery, tick: Progress = no_progress) -> Iterator[pa.RecordBatch]:

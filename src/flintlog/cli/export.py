@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from flintlog.cli.deed import Deed
 from flintlog.cli.engine import engine, engine_options
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option, watched
@@ -56,16 +57,18 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.pipeline.jobs import export
 
     with engine(arguments) as spark, progress("export", arguments.progress) as tick:
-        report = export(
-            spark,
-            arguments.directory,
-            arguments.target,
-            view=arguments.view,
-            format=arguments.format,
-            on_loss=arguments.on_loss,
-            dry_run=arguments.dry_run,
-            disk=watched(Disk(), tick),
-        )
+        deed = Deed(watched(Disk(), tick), publishes=True)
+        with deed():
+            report = export(
+                spark,
+                arguments.directory,
+                arguments.target,
+                view=arguments.view,
+                format=arguments.format,
+                on_loss=arguments.on_loss,
+                dry_run=arguments.dry_run,
+                disk=deed.disk,
+            )
     output.summary(report.json(), _words(report, dry_run=arguments.dry_run))
     return EXIT_OK
 

@@ -56,12 +56,9 @@ EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
 
 _HELP_WIDTH = 80
-_WHOLE = "everything is whole, as it was or with the work done, and it is safe to run it again"
 _AFTER_INTERRUPT = {
-    **dict.fromkeys(
-        ("snapshot", "compact", "export", "repair", "demo", "bench", "backup", "restore"), _WHOLE
-    ),
-    "migrate": "the log is whole; a copy that was begun lies in NEWDIR.new and can be removed",
+    "demo": "what it had made is in its directory",
+    "bench": "nothing is left of what it wrote",
 }
 
 EXIT_STATUSES = """\

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from flintlog.cli.terminal import human_size
 from flintlog.core.dialect import Progress, no_progress
-from flintlog.disk import Disk, Kernel
+from flintlog.disk import Disk, Kernel, KernelInFront
 
 _REDRAW_SECONDS = 0.1
 UNKNOWN = -1  # the total of work whose end nobody knows
@@ -121,31 +121,13 @@ def watched(disk: Disk, tick: Progress) -> Disk:
     return disk if tick is no_progress else Disk(_CountingKernel(disk.kernel, tick))
 
 
-class _CountingKernel:
+class _CountingKernel(KernelInFront):
     """Hands every call on, and tells how many bytes were written."""
 
     def __init__(self, kernel: Kernel, tick: Progress) -> None:
-        self._kernel = kernel
+        super().__init__(kernel)
         self._tick = tick
         self._written = 0
-        self.open = kernel.open
-        self.close = kernel.close
-        self.pread = kernel.pread
-        self.truncate = kernel.truncate
-        self.sync = kernel.sync
-        self.rmdir = kernel.rmdir
-        self.map = kernel.map
-        self.map_range = kernel.map_range
-        self.lock = kernel.lock
-        self.stat_handle = kernel.stat_handle
-        self.stat = kernel.stat
-        self.list = kernel.list
-        self.mkdir = kernel.mkdir
-        self.rename = kernel.rename
-        self.link = kernel.link
-        self.unlink = kernel.unlink
-        self.sync_directory = kernel.sync_directory
-        self.pause = kernel.pause
 
     def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
         done = self._kernel.pwrite(handle, data, offset)

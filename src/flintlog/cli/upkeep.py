@@ -7,6 +7,7 @@ import posixpath
 import sys
 from collections.abc import Iterator
 
+from flintlog.cli.deed import Deed
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option
@@ -23,8 +24,10 @@ _STANDARD_INPUT = "-"
 _CHUNK_BYTES = 8 << 20
 
 
-def _carry_out(plan: Plan, output: Output, *, apply: bool) -> None:
+def _carry_out(plan: Plan, output: Output, *, apply: bool, deed: Deed | None = None) -> None:
     """Show the plan and, when it is to be applied and is not empty, apply it. What is in a backup stays as it is."""
+    if deed is not None:
+        plan = deed.of(plan)
     if apply:
         for place in (plan.path, posixpath.dirname(plan.path)):  # files may lie one floor down
             refuse_backup(Disk(), place)
@@ -33,9 +36,9 @@ def _carry_out(plan: Plan, output: Output, *, apply: bool) -> None:
         raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
 
 
-def _disk(log: LogDirectory, tick: Progress, who: Workers | None) -> Disk:
-    """A disk that tells how much was written; with workers a plain one, because they take it with them."""
-    return log.watched(tick).disk if who is None else log.disk
+def _deed(log: LogDirectory, tick: Progress, who: Workers | None) -> Deed:
+    """A deed whose disk tells how much was written, unless workers do it."""
+    return Deed(log.watched(tick).disk) if who is None else Deed(log.disk, by_workers=True)
 
 
 def _repair_options(parser: argparse.ArgumentParser) -> None:
@@ -82,9 +85,9 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
 def _undo(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     with progress("undo", arguments.progress) as tick:
-        disk = log.watched(tick).disk
-        plan = log.dialect.plan_undo(disk, log.path, arguments.undo or None, force=arguments.force)
-        _carry_out(plan, output, apply=not arguments.dry_run)
+        deed = Deed(log.watched(tick).disk)
+        plan = log.dialect.plan_undo(deed.disk, log.path, arguments.undo or None, force=arguments.force)
+        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
@@ -144,17 +147,18 @@ def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
     with workers(arguments) as who, progress("snapshot", arguments.progress) as tick:
-        disk = _disk(log, tick, who)
-        plan = log.dialect.plan_snapshot(disk, log.path, arguments.as_of, given, who)
-        _carry_out(plan, output, apply=not arguments.dry_run)
+        deed = _deed(log, tick, who)
+        plan = log.dialect.plan_snapshot(deed.disk, log.path, arguments.as_of, given, who)
+        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     with workers(arguments) as who, progress("compact", arguments.progress) as tick:
-        plan = log.dialect.plan_compact(_disk(log, tick, who), log.path, who)
-        _carry_out(plan, output, apply=not arguments.dry_run)
+        deed = _deed(log, tick, who)
+        plan = log.dialect.plan_compact(deed.disk, log.path, who)
+        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
@@ -177,13 +181,13 @@ def _migrate(arguments: argparse.Namespace, output: Output) -> int:
         )
     log = LogDirectory.find(arguments)
     with progress("migrate", arguments.progress) as tick:
-        disk = log.watched(tick).disk
+        deed = Deed(log.watched(tick).disk, publishes=arguments.edition is not None)
         if arguments.edition is None:
-            plan = log.dialect.plan_upgrade(disk, log.path)
+            plan = log.dialect.plan_upgrade(deed.disk, log.path)
         else:
-            target = disk.resolve(arguments.to)
-            plan = log.dialect.plan_convert(disk, log.path, arguments.edition, target)
-        _carry_out(plan, output, apply=not arguments.dry_run)
+            target = Disk.resolve(arguments.to)
+            plan = log.dialect.plan_convert(deed.disk, log.path, arguments.edition, target)
+        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 

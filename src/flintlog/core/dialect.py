@@ -121,6 +121,11 @@ class Dialect(Protocol):
     """One on-disk language, from bytes to the person. Reading methods never change a byte and never lock."""
 
     name: str
+    stream: str | None
+    """What the common column `stream` is here: queue, topic or storage; None where a log has one only."""
+
+    def operations(self) -> tuple[str, ...]:
+        """What the common column `operation` can say here."""
 
     def recognise(self, disk: Disk, path: str) -> bool:
         """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
@@ -198,12 +203,14 @@ class Dialect(Protocol):
         """Bring the directory, in its place, to the version that is written; refuses where there is no later one."""
 
 
-def refuse_upgrade(dialect: str, path: str) -> RefusedError:
+def refuse_upgrade(dialect: str, path: str, *, editions: bool) -> RefusedError:
     """What a dialect without versions says to `plan_upgrade`."""
     return RefusedError(
         f"{dialect} has no versions of its format, so there is nothing to upgrade",
         file=path,
-        advice="Name --edition and --to to write the directory in another edition",
+        advice="Name --edition and --to to write the directory in another edition"
+        if editions
+        else "Every release of Flintlog reads and writes the same bytes",
     )
 
 

@@ -25,9 +25,9 @@ from flintlog.core.undo import (
     kept_files,
     tree,
 )
-from flintlog.disk import Disk, File, Kernel, Mode, take_lock
+from flintlog.disk import Disk, File, Kernel, KernelInFront, Mode, take_lock
 from flintlog.disk.disk import FLAGS
-from flintlog.errors import FlintlogError, LockedError, RefusedError
+from flintlog.errors import FlintlogError, LockedError, RefusedError, tell
 
 REPAIR_SCRATCH = "repair.new"
 
@@ -61,18 +61,10 @@ class Draft:
                 more = then(keeper.disk)
             keeper.finish()
         except BaseException as error:
-            _say(error, keeper.take_back())
+            tell(error, keeper.take_back())
             raise
         done = f"repaired; the original files are in {keeper.directory}" if keeper.has_kept else "repaired"
         return f"{done}; {more}" if more else done
-
-
-def _say(error: BaseException, sentence: str) -> None:
-    """Let the error tell what became of the directory."""
-    if isinstance(error, KeyboardInterrupt):
-        error.args = (sentence,)
-    elif isinstance(error, FlintlogError):
-        error.advice = f"{error.advice}. {sentence}" if error.advice else sentence
 
 
 def kept_name(now: float, findings: Sequence[Finding]) -> str:
@@ -211,25 +203,13 @@ class Keeper:
         self._plain.publish(target, chunks, scratch=posixpath.join(self._scratch, REPAIR_SCRATCH))
 
 
-class _KeepingKernel:
+class _KeepingKernel(KernelInFront):
     """Hands every call on, and says which file is about to change."""
 
     def __init__(self, kernel: Kernel, before_change: Callable[[str], None]) -> None:
-        self._kernel = kernel
+        super().__init__(kernel)
         self._before_change = before_change
         self._untouched: dict[int, str] = {}  # open for writing, and not written to yet
-        self.pread = kernel.pread
-        self.sync = kernel.sync
-        self.map = kernel.map
-        self.map_range = kernel.map_range
-        self.lock = kernel.lock
-        self.stat_handle = kernel.stat_handle
-        self.stat = kernel.stat
-        self.list = kernel.list
-        self.mkdir = kernel.mkdir
-        self.link = kernel.link
-        self.sync_directory = kernel.sync_directory
-        self.pause = kernel.pause
 
     def open(self, path: str, flags: int) -> int:
         handle = self._kernel.open(path, flags)
@@ -257,9 +237,6 @@ class _KeepingKernel:
     def unlink(self, path: str) -> None:
         self._before_change(path)
         self._kernel.unlink(path)
-
-    def rmdir(self, path: str) -> None:
-        self._kernel.rmdir(path)
 
     def _touch(self, handle: int) -> None:
         path = self._untouched.pop(handle, None)

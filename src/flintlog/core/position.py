@@ -18,6 +18,11 @@ def position_json(position: Position | None) -> int | list[int] | None:
     return position[0] if len(position) == 1 else list(position)
 
 
+def position_text(position: Position | None) -> str:
+    """A position as a person types it; `parse_position` reads it."""
+    return "-" if position is None else ",".join(map(str, position))
+
+
 def span(first: int, last: int) -> str:
     """Positions from `first` to `last` as a person reads them."""
     return f"{first}" if first == last else f"{first} to {last}"

@@ -3,8 +3,9 @@
 from flintlog.disk.assembled import assembled
 from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, write_all
 from flintlog.disk.failstop import FailStop
-from flintlog.disk.kernel import Kernel, LocalKernel, Stat
+from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
+from flintlog.disk.reversible import ReversibleKernel
 
 __all__ = [
     "COPY_BYTES_MAX",
@@ -13,8 +14,10 @@ __all__ = [
     "FailStop",
     "File",
     "Kernel",
+    "KernelInFront",
     "LocalKernel",
     "Mode",
+    "ReversibleKernel",
     "Stat",
     "assembled",
     "take_lock",

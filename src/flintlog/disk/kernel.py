@@ -54,6 +54,70 @@ class Kernel(Protocol):
     def pause(self, seconds: float) -> None: ...
 
 
+class KernelInFront:
+    """Hands every call on to another kernel; whoever wants to do more overrides some."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def open(self, path: str, flags: int) -> int:
+        return self._kernel.open(path, flags)
+
+    def close(self, handle: int) -> None:
+        self._kernel.close(handle)
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        return self._kernel.pread(handle, size, offset)
+
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
+        return self._kernel.pwrite(handle, data, offset)
+
+    def truncate(self, handle: int, size: int) -> None:
+        self._kernel.truncate(handle, size)
+
+    def sync(self, handle: int) -> None:
+        self._kernel.sync(handle)
+
+    def map(self, handle: int, size: int) -> memoryview:
+        return self._kernel.map(handle, size)
+
+    def map_range(self, handle: int, start: int, end: int) -> memoryview:
+        return self._kernel.map_range(handle, start, end)
+
+    def lock(self, handle: int) -> bool:
+        return self._kernel.lock(handle)
+
+    def stat_handle(self, handle: int) -> Stat:
+        return self._kernel.stat_handle(handle)
+
+    def stat(self, path: str) -> Stat:
+        return self._kernel.stat(path)
+
+    def list(self, path: str) -> list[str]:
+        return self._kernel.list(path)
+
+    def mkdir(self, path: str) -> None:
+        self._kernel.mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._kernel.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._kernel.link(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._kernel.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        self._kernel.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._kernel.sync_directory(path)
+
+    def pause(self, seconds: float) -> None:
+        self._kernel.pause(seconds)
+
+
 class LocalKernel:
     """The operating system this process runs on."""
 

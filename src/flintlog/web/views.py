@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flintlog.cli.decoders import Decoding, find_decoder
+from flintlog.cli.dump import entry_query
 from flintlog.cli.output import TextOutput
 from flintlog.cli.rows import Row
 from flintlog.cli.tail import Tail
@@ -142,11 +143,12 @@ def _entries(what: Shown, given: Parameters) -> Answer:
         raise UsageError("decode needs the payloads", advice="Leave payload=0 out")
     decoding = None if decoder is None else Decoding(find_decoder(decoder))
     operations, streams = given.texts("operation"), given.texts("stream")
-    query = EntryQuery(
+    query = entry_query(
+        what.log,
         first=given.position("from"),
         last=given.position("to"),
-        operations=frozenset(operations) if operations else None,
-        streams=frozenset(streams) if streams else None,
+        operations=operations or None,
+        streams={"stream": streams} if streams else {},
         key=given.text("key"),
         payload=payload,
     )
@@ -284,7 +286,13 @@ def directories(all_shown: dict[str, Shown]) -> Answer:
     """What is shown here."""
     return {
         "directories": [
-            {"name": one.name, "path": one.log.path, "dialect": one.log.dialect.name}
+            {
+                "name": one.name,
+                "path": one.log.path,
+                "dialect": one.log.dialect.name,
+                "stream": one.log.dialect.stream,
+                "operations": [word for word in one.log.dialect.operations() if not word.isdecimal()],
+            }
             for one in all_shown.values()
         ]
     }

@@ -13,7 +13,7 @@ from flintlog.core.backup.picture import Picture
 from flintlog.core.dialect import Dialect, Progress, dialect, no_progress
 from flintlog.core.finding import Severity, gravest
 from flintlog.core.plan import Plan, Step
-from flintlog.core.position import Position, position_json
+from flintlog.core.position import Position, position_json, position_text
 from flintlog.disk import Disk, assembled
 from flintlog.errors import DamageError, FlintlogError, RefusedError
 
@@ -133,12 +133,12 @@ def choose(place: str, there: Sequence[tuple[str, Backup | FlintlogError]], to: 
         if isinstance(backup, Backup) and backup.holds(to):
             return name
     ranges = ", ".join(
-        f"{name}: {position_json(backup.first)} to {position_json(backup.last)}"
+        f"{name}: {position_text(backup.first)} to {position_text(backup.last)}"
         for name, backup in there
         if isinstance(backup, Backup)
     )
     raise RefusedError(
-        f"no backup here holds position {position_json(to)}", file=place, advice=f"There are {ranges}"
+        f"no backup here holds position {position_text(to)}", file=place, advice=f"There are {ranges}"
     )
 
 
@@ -182,7 +182,7 @@ def plan_restore(
                     expected=str(picture.last),
                     found=str(written.last),
                 )
-        return f"{target} holds positions up to {position_json(picture.last)}"
+        return f"{target} holds positions up to {position_text(picture.last)}"
 
     steps = tuple(
         Step("write", part.name, _reason(checked, part.name, part.length, sizes)) for part in picture.parts

@@ -24,7 +24,12 @@ class Limestone:
     """A key-value log with parallel channels, epochs and group commit."""
 
     name = "limestone"
-    title = "key-value log with epochs and compaction (limestone)"
+    stream: str | None = "storage"
+
+    def operations(self) -> tuple[str, ...]:
+        from flintlog.dialects.limestone import layout as lay
+
+        return tuple(lay.OPERATIONS.values())
 
     def recognise(self, disk: Disk, path: str) -> bool:
         from flintlog.dialects.limestone import files

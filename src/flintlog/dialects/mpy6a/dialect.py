@@ -33,6 +33,13 @@ class Mpy6a:
     """Unfinished sessions: one chain of files for each delay, descriptors, a change log, an operation log."""
 
     name = "mpy6a"
+    stream: str | None = "topic"
+
+    def operations(self) -> tuple[str, ...]:
+        from flintlog.dialects.mpy6a import tables
+
+        kinds = (tables.SESSION, tables.EXHAUSTED, tables.DESCRIPTOR, tables.UNREADABLE)
+        return (*kinds, *tables.OPERATIONS.values())
 
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.is_ours(disk, path)
@@ -146,7 +153,7 @@ class Mpy6a:
         return picture.is_member(name)
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
-        raise refuse_upgrade(self.name, path)
+        raise refuse_upgrade(self.name, path, editions=False)
 
 
 DIALECT = Mpy6a()

@@ -35,6 +35,12 @@ class Taskflux:
     """Durable priority queues: a segmented Raft log of deltas, a snapshot, metadata."""
 
     name = "taskflux"
+    stream: str | None = "queue"
+
+    def operations(self) -> tuple[str, ...]:
+        from flintlog.dialects.taskflux.tables import WORDS
+
+        return tuple(WORDS)
 
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.locate(disk, path) is not None
@@ -149,7 +155,7 @@ class Taskflux:
         return picture.is_member(name)
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
-        raise refuse_upgrade(self.name, path)
+        raise refuse_upgrade(self.name, path, editions=True)
 
 
 def _lsn(position: Position | None) -> int | None:

@@ -86,14 +86,14 @@ def entry_batch(
     )
 
 
-_WORDS = [*OPERATIONS.values(), "unreadable"]
-_WORD_OF = np.full(256, len(_WORDS) - 1, np.int32)
+WORDS = [*OPERATIONS.values(), "unreadable"]
+_WORD_OF = np.full(256, len(WORDS) - 1, np.int32)
 for _at, _byte in enumerate(OPERATIONS):
     _WORD_OF[_byte] = _at
 
 
 def _operation_column(operation: np.ndarray) -> pa.Array:
-    return pa.array(_WORDS).take(pa.array(_WORD_OF[operation]))
+    return pa.array(WORDS).take(pa.array(_WORD_OF[operation]))
 
 
 def wanted(records: Records, lsn: np.ndarray, query: EntryQuery) -> np.ndarray:
@@ -104,7 +104,7 @@ def wanted(records: Records, lsn: np.ndarray, query: EntryQuery) -> np.ndarray:
     if query.last is not None:
         keep &= lsn <= query.last[0]
     if query.operations is not None:
-        names = np.array([word in query.operations for word in _WORDS])
+        names = np.array([word in query.operations for word in WORDS])
         keep &= names[_WORD_OF[records.operation]]
     if query.key is not None:
         keep &= (records.operation == _A) & (records.number == _key(query.key))

@@ -33,7 +33,12 @@ class Zmqraft:
     """A Raft peer's storage: index files, a snapshot, state files."""
 
     name = "zmqraft"
-    title = "log, snapshot and state of a Raft peer (zmq-raft)"
+    stream: str | None = None
+
+    def operations(self) -> tuple[str, ...]:
+        from flintlog.dialects.zmqraft.tables import WORDS
+
+        return tuple(WORDS)
 
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.locate(disk, path) is not None
@@ -140,7 +145,7 @@ class Zmqraft:
         return picture.is_member(name)
 
     def plan_upgrade(self, disk: Disk, path: str) -> Plan:
-        raise refuse_upgrade(self.name, path)
+        raise refuse_upgrade(self.name, path, editions=False)
 
 
 def _index(position: Position | None) -> int | None:

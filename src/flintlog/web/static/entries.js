@@ -3,7 +3,6 @@
 import { add, choice, command, el, failure, field, given, link, number, size } from "./dom.js";
 import { entryTable } from "./table.js";
 
-const STREAM = { taskflux: "queue", mpy6a: "topic", limestone: "storage", zmqraft: "stream" };
 const DECODERS = [["", "as they are"], ["text", "text"], ["json", "JSON"], ["msgpack", "msgpack"], ["hex", "hex"]];
 
 export async function show(section, context) {
@@ -39,8 +38,8 @@ function filters(context) {
   },
     field("from position", text("from", 8, hint)),
     field("to position", text("to", 8, hint)),
-    field("operation", text("operation", 10)),
-    directory.dialect !== "zmqraft" && field(STREAM[directory.dialect], text("stream", 10)),
+    field("operation", choice("operation", [["", "any"], ...directory.operations.map((word) => [word, word])], params.operation)),
+    directory.stream && field(directory.stream, text("stream", 10)),
     field("key", text("key", 12)),
     field("payloads", choice("decode", DECODERS, params.decode)),
     field("order", choice("reverse", [["", "oldest first"], ["1", "newest first"]], params.reverse)),

@@ -34,7 +34,8 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
             done = store.compact()
         if done is None:
             return "somebody else has compacted it meanwhile"
-        return f"{', '.join(done.files)} at epoch {done.epoch}; {len(done.superseded)} files removed"
+        count = len(done.superseded)
+        return f"{', '.join(done.files)} at epoch {done.epoch}; {count} {'file' if count == 1 else 'files'} removed"
 
     facts = {"epoch": epoch, "compacted_epoch": found.low if found.low >= 0 else None}
     if due:

@@ -1,0 +1,69 @@
+"""Ctrl-C, once and twice, in a deed that is final and in one that is not."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from flintlog.cli.deed import FINISHED, NOTHING_CHANGED, WHOLE, Deed
+from flintlog.disk import Disk
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "old").write_bytes(b"old")
+    return tmp_path
+
+
+def write(disk: Disk, path) -> None:
+    disk.publish(str(path), [b"new"], scratch=f"{path.parent}/scratch.new")
+
+
+def test_before_it_is_final_it_is_taken_back(place):
+    deed = Deed(Disk())
+    with pytest.raises(KeyboardInterrupt, match=NOTHING_CHANGED), deed():
+        write(deed.disk, place / "first")
+        press()
+    assert [path.name for path in place.iterdir()] == ["old"]
+
+
+def test_when_it_is_final_it_is_finished(place):
+    deed = Deed(Disk())
+    with pytest.raises(KeyboardInterrupt, match=FINISHED), deed():
+        write(deed.disk, place / "old")
+        press()
+        write(deed.disk, place / "second")
+    assert (place / "second").read_bytes() == (place / "old").read_bytes() == b"new"
+
+
+def test_the_second_one_stops_at_once(place):
+    deed = Deed(Disk())
+    with pytest.raises(KeyboardInterrupt, match=WHOLE), deed():
+        write(deed.disk, place / "old")
+        press()
+        press()
+        write(deed.disk, place / "second")
+    assert not (place / "second").exists()
+
+
+def test_the_way_back_is_not_interrupted(place, monkeypatch):
+    deed = Deed(Disk())
+    unlink = Disk.unlink
+    monkeypatch.setattr(Disk, "unlink", lambda disk, path: (press(), unlink(disk, path)))
+    with pytest.raises(KeyboardInterrupt, match=NOTHING_CHANGED), deed():
+        write(deed.disk, place / "first")
+        press()
+    assert [path.name for path in place.iterdir()] == ["old"]
+
+
+def test_afterwards_the_signal_means_what_it_meant():
+    before = signal.getsignal(signal.SIGINT)
+    deed = Deed(Disk())
+    with deed():
+        pass
+    assert signal.getsignal(signal.SIGINT) == before
