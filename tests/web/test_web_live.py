@@ -113,6 +113,35 @@ def test_a_page_goes_on_where_the_one_before_ended_though_the_log_grew(dialect, 
     log.close()
 
 
+def test_pages_of_the_state_fit_together_though_a_store_writes(tmp_path):
+    log = LOGS["taskflux"](tmp_path / "log")
+    for _ in range(9):
+        log.add()
+    with serving(tmp_path / "log") as client:
+        first = client.ask("log", "state", limit=4).json
+        for _ in range(3):
+            log.remove()
+        second = client.ask("log", "state", limit=4, start=first["next"]).json
+        assert [row["id"] for row in first["rows"] + second["rows"]] == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert [row["id"] for row in client.ask("log", "state").json["rows"]] == [4, 5, 6, 7, 8, 9]
+    log.close()
+
+
+def test_a_file_that_was_removed_has_no_bytes(tmp_path):
+    log = LOGS["taskflux"](tmp_path / "log")
+    for _ in range(30):
+        log.add()
+    with serving(tmp_path / "log") as client:
+        first = client.ask("log", "inspect").json["files"][0]["name"]
+        assert client.ask("log", "bytes", file=first).status == 200
+        log.store.snapshot()
+        reply = client.ask("log", "bytes", file=first)
+        assert (reply.status, reply.error["code"]) == (404, "not-found")
+        fresh = client.ask("log", "inspect").json["files"][-1]["name"]
+        assert client.ask("log", "bytes", file=fresh).status == 200
+    log.close()
+
+
 def test_a_file_that_was_removed_between_two_pages_is_told(tmp_path):
     log = LOGS["taskflux"](tmp_path / "log")
     for _ in range(30):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
+from http.client import HTTPException
 
 import pytest
 from tests.web.explorer import serving
@@ -11,7 +13,7 @@ from flintlog import QueueStore
 from flintlog.cli.verb import LogDirectory
 from flintlog.core.dialect import detect
 from flintlog.disk import Disk
-from flintlog.web.server import Explorer
+from flintlog.web.server import _CONNECTIONS_MAX, Explorer
 from flintlog.web.views import View
 
 SCRIPT = b"<script>alert(1)</script>"
@@ -215,6 +217,20 @@ def test_with_debug_a_fault_shows_its_trace_to_the_operator(log, capsys):
         client.server.views.all["fault"] = View(lambda what, given: {"never": 1 // 0})
         assert b"Traceback" not in client.ask("log", "fault").body
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_more_connections_than_are_served_are_closed_and_then_there_is_room_again(client):
+    with ExitStack() as stack:
+        for _ in range(_CONNECTIONS_MAX):
+            stack.enter_context(socket.create_connection(client.address, timeout=60))
+        with socket.create_connection(client.address, timeout=60) as one_more:
+            assert one_more.recv(1) == b""
+    while True:
+        try:
+            assert client.get("/").status == 200
+            return
+        except (ConnectionError, HTTPException):
+            continue  # the server has not yet seen that the others went
 
 
 def test_a_directory_that_goes_away_is_not_found(tmp_path):

@@ -149,7 +149,7 @@ def test_the_map_counts_no_more_than_there_is(dialect, client, home):
 
 
 def test_every_golden_directory_is_shown_without_a_fault_and_without_a_change(tmp_path):
-    found = every_directory(tmp_path)
+    found = {case: path for case, path in every_directory(tmp_path).items() if not case.endswith("_after")}
     before = snapshot_of(tmp_path)
     with serving(*found.values()) as client:
         names = {one["path"]: one["name"] for one in client.get("/api/directories").json["directories"]}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import posixpath
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from flintlog.cli.decoders import Decoding, find_decoder
@@ -20,7 +21,7 @@ from flintlog.core.backup.picture import ChangedError
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery
 from flintlog.core.inventory import Inventory
 from flintlog.core.position import position_json
-from flintlog.errors import FlintlogError, UsageError
+from flintlog.errors import DiskError, FlintlogError, UsageError
 from flintlog.web.faults import UnknownError, error_json
 from flintlog.web.paging import ROWS_MAX, Cursor, Page, StatePages, entry_page
 from flintlog.web.parameters import Parameters
@@ -47,20 +48,25 @@ class Shown:
     log: LogDirectory
     verification: Verification
     _home: str = ""
-    _sizes: dict[str, int] = field(default_factory=dict)
+    _names: frozenset[str] = frozenset()
 
     def inspect(self) -> Inventory:
         found = self.log.dialect.inspect(self.log.disk, self.log.path)
-        self._home, self._sizes = found.path, {file.name: file.size for file in found.files}
+        self._home, self._names = found.path, frozenset(file.name for file in found.files)
         return found
 
-    def place_of(self, file: str) -> str:
-        """The path of a file that the inventory names; whatever else is asked for is not there."""
-        if file not in self._sizes:
+    def read(self, file: str, offset: int, length: int) -> tuple[int, bytes]:
+        """The size of a file and some of its bytes. What the inventory does not name is not there."""
+        if file not in self._names:
             self.inspect()
-        if file not in self._sizes:
-            raise UnknownError("there is no such file in this log", advice="Choose one of the overview")
-        return posixpath.join(self._home, file)
+        if file in self._names:
+            try:
+                with self.log.disk.open(posixpath.join(self._home, file)) as found:
+                    return found.size(), found.pread(length, offset)
+            except DiskError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        raise UnknownError("there is no such file in this log", advice="Choose one of the overview")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +193,7 @@ def _bytes(what: Shown, given: Parameters) -> Answer:
     name = given.needed("file")
     offset = given.number("offset", 0, 1 << 62)
     length = max(1, given.number("length", _WINDOW, _WINDOW_MAX))
-    with what.log.disk.open(what.place_of(name)) as file:
-        size = file.size()
-        data = file.pread(length, offset)
+    size, data = what.read(name, offset, length)
     where = ByteRange(name, offset, offset + len(data))
     fields: list[Answer] = []
     error = None

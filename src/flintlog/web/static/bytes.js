@@ -32,7 +32,7 @@ export async function show(section, context) {
       el("button", { type: "submit", class: "main" }, "Go"),
       el("a", { class: "button", href: link(name, "bytes") }, "Other file")),
     el("p", { class: "quiet" }, `Bytes ${number(begin)} to ${number(Math.max(begin, behind - 1))} of ${number(end)} (${size(end)})`,
-      target && length ? `; the entry is byte ${number(asked)} and ${number(length)} long` : ""),
+      target && length ? `; the entry has ${number(length)} bytes from byte ${number(asked)} on` : ""),
     found.error && failure(found.error),
     behind > begin
       ? el("div", { class: "byte-view" }, hexMap(found, painted, target), legend(found, painted, target))
