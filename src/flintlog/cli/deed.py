@@ -33,7 +33,7 @@ class Deed:
         self._patience = _Patience()
         self._kernel = ReversibleKernel(disk.kernel, publishes=publishes, on_final=self._patience.begin)
         self._kernel.final = by_workers
-        self.disk = disk if by_workers else Disk(self._kernel)
+        self.disk = disk if by_workers else Disk(self._kernel, disk.progress)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:

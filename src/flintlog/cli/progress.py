@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from flintlog.cli.terminal import human_size
-from flintlog.core.dialect import Progress, no_progress
 from flintlog.disk import Disk, Kernel, KernelInFront
 
 _REDRAW_SECONDS = 0.1
@@ -22,7 +21,22 @@ UNKNOWN = -1  # the total of work whose end nobody knows
 _ERASE = "\r\x1b[K"
 
 
-class ProgressLine:
+class Meter:
+    """Is told how much is done of how much, by whoever reads or writes much. This one says nothing.
+
+    `expected` takes the place of a total that the one who tells does not know.
+    """
+
+    expected = UNKNOWN
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many bytes of so many."""
+
+    def total(self, total: int) -> int:
+        return self.expected if total == UNKNOWN else total
+
+
+class ProgressLine(Meter):
     """One line that is drawn over itself."""
 
     def __init__(self, what: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,9 +46,14 @@ class ProgressLine:
         self._started = clock()
         self._drawn_at = self._started  # what ends at once draws nothing
         self._drawn = False
+        self._total = UNKNOWN
 
     def __call__(self, done: int, total: int) -> None:
         now = self._clock()
+        total = self.total(total)
+        if total != self._total:  # other work, with a rate of its own
+            self._total = total
+            self._started = now
         if now - self._drawn_at < _REDRAW_SECONDS:
             return
         self._drawn_at = now
@@ -49,7 +68,7 @@ class ProgressLine:
             self._stream.flush()
 
 
-class ProgressObjects:
+class ProgressObjects(Meter):
     """One JSON object per line: while it works, and at the end."""
 
     def __init__(self, what: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,7 +79,7 @@ class ProgressObjects:
         self._last = (0, UNKNOWN)
 
     def __call__(self, done: int, total: int) -> None:
-        self._last = (done, total)
+        self._last = (done, self.total(total))
         if self._clock() - self._told_at >= _REDRAW_SECONDS:
             self._tell(finished=False)
 
@@ -74,7 +93,7 @@ class ProgressObjects:
         value = {
             "verb": self._what,
             "done_bytes": done,
-            "total_bytes": None if total == UNKNOWN else total,
+            "total_bytes": None if total == UNKNOWN else max(done, total),
             "seconds": round(self._told_at - self._started, 3),
             "finished": finished,
         }
@@ -99,7 +118,7 @@ def output_form(form: str) -> str:
 
 
 @contextmanager
-def progress(what: str, form: str = "auto") -> Iterator[Progress]:
+def progress(what: str, form: str = "auto") -> Iterator[Meter]:
     """A progress to hand to a dialect, in the form that was asked for."""
     if form == "json":
         objects = ProgressObjects(what, sys.stderr)
@@ -107,7 +126,7 @@ def progress(what: str, form: str = "auto") -> Iterator[Progress]:
         objects.finish()
         return
     if form == "none" or not sys.stderr.isatty():
-        yield no_progress
+        yield Meter()
         return
     line = ProgressLine(what, sys.stderr)
     try:
@@ -116,15 +135,15 @@ def progress(what: str, form: str = "auto") -> Iterator[Progress]:
         line.erase()
 
 
-def watched(disk: Disk, tick: Progress) -> Disk:
-    """The same disk; what is written through it is counted and told."""
-    return disk if tick is no_progress else Disk(_CountingKernel(disk.kernel, tick))
+def watched(disk: Disk, tick: Meter) -> Disk:
+    """The same disk; what is read and written through it is told."""
+    return disk if type(tick) is Meter else Disk(_CountingKernel(disk.kernel, tick), tick)
 
 
 class _CountingKernel(KernelInFront):
     """Hands every call on, and tells how many bytes were written."""
 
-    def __init__(self, kernel: Kernel, tick: Progress) -> None:
+    def __init__(self, kernel: Kernel, tick: Meter) -> None:
         super().__init__(kernel)
         self._tick = tick
         self._written = 0

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from flintlog.cli.deed import Deed
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
-from flintlog.cli.progress import progress, progress_option
+from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option
 from flintlog.cli.verb import LogDirectory, Verb, position
 from flintlog.core.backup.listing import refuse_backup
-from flintlog.core.dialect import GivenState, Progress
+from flintlog.core.dialect import GivenState
 from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
 from flintlog.core.workers import Workers
@@ -24,8 +24,9 @@ _STANDARD_INPUT = "-"
 _CHUNK_BYTES = 8 << 20
 
 
-def _carry_out(plan: Plan, output: Output, *, apply: bool, deed: Deed | None = None) -> None:
+def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: Deed | None = None) -> None:
     """Show the plan and, when it is to be applied and is not empty, apply it. What is in a backup stays as it is."""
+    tick.expected = UNKNOWN if plan.written_bytes is None else plan.written_bytes
     if deed is not None:
         plan = deed.of(plan)
     if apply:
@@ -36,7 +37,7 @@ def _carry_out(plan: Plan, output: Output, *, apply: bool, deed: Deed | None = N
         raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
 
 
-def _deed(log: LogDirectory, tick: Progress, who: Workers | None) -> Deed:
+def _deed(log: LogDirectory, tick: Meter, who: Workers | None) -> Deed:
     """A deed whose disk tells how much was written, unless workers do it."""
     return Deed(log.watched(tick).disk) if who is None else Deed(log.disk, by_workers=True)
 
@@ -74,7 +75,7 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     with progress("repair", arguments.progress) as tick:
         plan = log.dialect.plan_repair(log.watched(tick).disk, log.path)
-        _carry_out(plan, output, apply=arguments.apply)
+        _carry_out(plan, output, tick, apply=arguments.apply)
     if plan.empty:
         return exit_status(plan.findings)
     if arguments.apply:
@@ -87,7 +88,7 @@ def _undo(arguments: argparse.Namespace, output: Output) -> int:
     with progress("undo", arguments.progress) as tick:
         deed = Deed(log.watched(tick).disk)
         plan = log.dialect.plan_undo(deed.disk, log.path, arguments.undo or None, force=arguments.force)
-        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
@@ -149,7 +150,7 @@ def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     with workers(arguments) as who, progress("snapshot", arguments.progress) as tick:
         deed = _deed(log, tick, who)
         plan = log.dialect.plan_snapshot(deed.disk, log.path, arguments.as_of, given, who)
-        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
@@ -158,7 +159,7 @@ def _compact(arguments: argparse.Namespace, output: Output) -> int:
     with workers(arguments) as who, progress("compact", arguments.progress) as tick:
         deed = _deed(log, tick, who)
         plan = log.dialect.plan_compact(deed.disk, log.path, who)
-        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
@@ -187,7 +188,7 @@ def _migrate(arguments: argparse.Namespace, output: Output) -> int:
         else:
             target = Disk.resolve(arguments.to)
             plan = log.dialect.plan_convert(deed.disk, log.path, arguments.edition, target)
-        _carry_out(plan, output, apply=not arguments.dry_run, deed=deed)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 

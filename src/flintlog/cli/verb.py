@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from flintlog.cli.output import Output
-from flintlog.cli.progress import watched
-from flintlog.core.dialect import Dialect, Progress, detect
+from flintlog.cli.progress import Meter, watched
+from flintlog.core.dialect import Dialect, detect
 from flintlog.core.position import Position, parse_position
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
@@ -44,7 +44,7 @@ class LogDirectory:
         path = disk.resolve(arguments.directory)
         return cls(disk, path, detect(disk, path))
 
-    def watched(self, tick: Progress) -> LogDirectory:
+    def watched(self, tick: Meter) -> LogDirectory:
         """The same directory; what is written to it is counted and told."""
         return replace(self, disk=watched(self.disk, tick))
 

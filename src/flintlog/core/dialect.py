@@ -16,7 +16,7 @@ from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
 from flintlog.core.workers import Workers
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
 
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
 OnDamage = Literal["fail", "stop", "report"]
 
 SPLIT_BYTES = 64 << 20
@@ -36,10 +35,6 @@ _MODULES = {
     "mpy6a": "flintlog.dialects.mpy6a.dialect",
     "limestone": "flintlog.dialects.limestone.dialect",
 }
-
-
-def no_progress(done: int, total: int) -> None:
-    """The progress of whoever does not watch."""
 
 
 @dataclass(frozen=True, slots=True)

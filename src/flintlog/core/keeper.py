@@ -77,7 +77,7 @@ class Keeper:
     """The files of one directory, while its writer's lock is held."""
 
     def __init__(self, disk: Disk, root: str, name: str, *, lock: str, lock_mode: Mode, scratch: str) -> None:
-        self.disk = Disk(_KeepingKernel(disk.kernel, self._before_change))
+        self.disk = Disk(_KeepingKernel(disk.kernel, self._before_change), disk.progress)
         self.root = root
         self.directory = posixpath.join(root, KEPT_DIRECTORY, name)
         self._plain = disk

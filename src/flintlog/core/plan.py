@@ -31,6 +31,7 @@ class Plan:
 
     `lost` names, in words, the acknowledged data that applying the plan gives up; `refusal` says why there is no
     plan. `apply` does all steps or leaves what was there, and returns one line that says what was done.
+    It writes `written_bytes` at most, where that is known.
     """
 
     verb: str
@@ -42,6 +43,7 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     refusal: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+    written_bytes: int | None = None
 
     @property
     def empty(self) -> bool:

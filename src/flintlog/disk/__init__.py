@@ -1,7 +1,7 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
 from flintlog.disk.assembled import assembled
-from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, write_all
+from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, Progress, no_progress, write_all
 from flintlog.disk.failstop import FailStop
 from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
@@ -17,9 +17,11 @@ __all__ = [
     "KernelInFront",
     "LocalKernel",
     "Mode",
+    "Progress",
     "ReversibleKernel",
     "Stat",
     "assembled",
+    "no_progress",
     "take_lock",
     "write_all",
 ]

@@ -22,6 +22,7 @@ from flintlog.errors import DiskError
 
 Buffer = bytes | bytearray | memoryview
 Mode = Literal["read", "write", "create"]
+Progress = Callable[[int, int], None]  # called with (bytes done, bytes in all)
 T = TypeVar("T")
 
 FLAGS: dict[Mode, int] = {
@@ -35,6 +36,10 @@ COPY_BYTES_MAX = 64 << 20
 _WRITE_BYTES_MAX = 1 << 30
 _COPY_CHUNK = 8 << 20
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE; Python names it from 3.13 on
+
+
+def no_progress(done: int, total: int) -> None:
+    """The progress of whoever does not watch."""
 
 
 class File:
@@ -137,10 +142,11 @@ class File:
 
 
 class Disk:
-    """Files and names of one machine, through one `Kernel`."""
+    """Files and names of one machine, through one `Kernel`. Whoever reads much of it tells `progress` how far it is."""
 
-    def __init__(self, kernel: Kernel | None = None) -> None:
+    def __init__(self, kernel: Kernel | None = None, progress: Progress = no_progress) -> None:
         self.kernel: Kernel = kernel or LocalKernel()
+        self.progress = progress
 
     @staticmethod
     def resolve(path: str | os.PathLike[str]) -> str:

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from flintlog.core.backup.listing import Backup, Copied
 from flintlog.core.backup.picture import ChangedError, Part, Picture
@@ -171,7 +172,9 @@ def fill(
         elif item is None:
             assert building is not None
             folders.add(posixpath.dirname(part.name))
-            item = _copy(disk, picture, part, to or disk, building, pinned)
+            item = _copy(
+                disk, picture, part, to or disk, building, pinned, partial(_tell, progress, done, total)
+            )
         copied.append(item)
         done += part.length
         progress(done, total)
@@ -179,6 +182,10 @@ def fill(
         for folder in sorted(_with_parents(folders), reverse=True):
             (to or disk).sync_directory(posixpath.join(building, folder))
     return tuple(copied)
+
+
+def _tell(progress: Progress, done: int, total: int, more: int) -> None:
+    progress(done + more, total)
 
 
 def _with_parents(folders: Iterable[str]) -> set[str]:
@@ -212,13 +219,24 @@ def _digested(disk: Disk, picture: Picture, part: Part, pinned: Pinned | None) -
     return Copied(part.name, size, summed.hexdigest())
 
 
-def _copy(disk: Disk, picture: Picture, part: Part, to: Disk, building: str, pinned: Pinned | None) -> Copied:
+def _copy(
+    disk: Disk,
+    picture: Picture,
+    part: Part,
+    to: Disk,
+    building: str,
+    pinned: Pinned | None,
+    tell: Callable[[int], None],
+) -> Copied:
     summed = hashlib.sha256()
 
     def chunks() -> Iterator[Buffer]:
+        done = 0
         for chunk in _chunks(disk, picture, part, pinned):
             summed.update(chunk)
             yield chunk
+            done += len(chunk)
+            tell(done)
 
     target = posixpath.join(building, part.name)
     to.make_passing_directory(posixpath.dirname(target))

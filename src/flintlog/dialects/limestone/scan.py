@@ -181,10 +181,12 @@ def _walk(
     entries: Any,
     closed: Any,
     end_epoch: Any,
+    reached: Any,
 ) -> tuple[int, int, bool, int]:
     number = 0  # entries of the open snippet since it was begun, or since this call
     reason = -1
     while reason < 0:
+        reached[0] = at
         if at >= limit:
             reason = EDGE if at == size else PAUSED
             break
@@ -270,8 +272,14 @@ def walk(
     end: int | None = None,
     around: Around | None = None,
     chunk: int = SNIPPETS_CHUNK,
+    reached: np.ndarray | None = None,
 ) -> Walk:
-    """The snippets from `start` on, up to the first record that begins at or behind `end`."""
+    """The snippets from `start` on, up to the first record that begins at or behind `end`.
+
+    `reached` is one number for whoever watches from another thread: where the walk is.
+    """
+    if reached is None:
+        reached = np.zeros(1, np.int64)
     size = len(buffer)
     limit = size if end is None else min(end, size)
     at, inside = start, around is not None
@@ -284,7 +292,7 @@ def walk(
         if carried and around is not None:
             columns[0][0], columns[2][0], columns[3][0] = around.offset, around.epoch, around.kind
         count, at, inside, reason = _walk.run(
-            limit - at, buffer, at, limit, size, inside, int(carried), *columns
+            limit - at, buffer, at, limit, size, inside, int(carried), *(*columns, reached)
         )
         carried = False
         parts.append(Snippets(*(column[:count] for column in columns)))

@@ -22,12 +22,13 @@ import errno
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -40,6 +41,7 @@ from flintlog.errors import DamageError, DiskError, RefusedError
 
 WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
+_TELL_SECONDS = 0.1
 _ATTEMPTS = 5
 
 
@@ -96,6 +98,16 @@ class Survey:
     logs: list[LogRead] = field(default_factory=list)
     all_history: bool = False  # a compaction left a log out: the maximum epoch says nothing
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The files that are walked, and how large they were when they were listed."""
+        there = {**self.listing.compacted, lay.COMPACTED_PREVIOUS: self.listing.previous or 0}
+        return {name: there[name] for name in self.base} | {log.name: log.size for log in self.listing.logs}
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes.values())
 
     @property
     def low(self) -> int:
@@ -164,17 +176,19 @@ def survey(
     path: str,
     *,
     walk: bool = True,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     walker: Walker | None = None,
 ) -> Survey:
     """Look at every file, or without `walk` at all but the logs and the compacted files.
 
     A directory that changes meanwhile is looked at again.
     """
+    progress = progress or disk.progress
+    walker = (walker or partial(_walks, progress=progress)) if walk else None
     for attempt in range(_ATTEMPTS):
         catalogs = _catalog_bytes(disk, path)
         try:
-            found = _survey(disk, path, catalogs, progress, (walker or _walks) if walk else None)
+            found = _survey(disk, path, catalogs, progress, walker)
         except VanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -380,10 +394,9 @@ def _find_base(found: Survey) -> None:
 
 def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
     logs = {log.name: log for log in found.listing.logs}
-    sizes = {**found.listing.compacted, lay.COMPACTED_PREVIOUS: found.listing.previous or 0}
-    sizes |= {name: log.size for name, log in logs.items()}
+    sizes = found.sizes
     names = [*found.base, *logs]
-    total = sum(sizes[name] for name in names)
+    total = found.size
     done = 0
     for name, walk in zip(names, walker(found, names), strict=True):
         if name in logs:
@@ -395,18 +408,27 @@ def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
         progress(done, max(total, done))
 
 
-def _walks(found: Survey, names: Sequence[str]) -> Iterator[Walk]:
-    """The files walked in threads of this process."""
+def _walks(found: Survey, names: Sequence[str], progress: Progress) -> Iterator[Walk]:
+    """The files walked in threads of this process; a large one tells where it is from time to time."""
     active = {log.name: log.active for log in found.listing.logs}
-    sizes = {log.name: log.size for log in found.listing.logs} | found.listing.compacted
-    large = sum(sizes.get(name, 0) for name in names) >= _THREADS_BYTES_MIN
-    workers = min(WORKERS_MAX, os.cpu_count() or 1) if large else 1
+    if found.size < _THREADS_BYTES_MIN:
+        yield from (scan.walk(found.view(name, active=active.get(name, False))) for name in names)
+        return
+    done = 0
+    workers = min(WORKERS_MAX, os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:
         for begin in range(0, len(names), workers):
-            views = [
-                found.view(name, active=active.get(name, False)) for name in names[begin : begin + workers]
+            batch = names[begin : begin + workers]
+            views = [found.view(name, active=active.get(name, False)) for name in batch]
+            reached = [np.zeros(1, np.int64) for _ in batch]
+            walks = [
+                pool.submit(scan.walk, view, reached=place)
+                for view, place in zip(views, reached, strict=True)
             ]
-            yield from pool.map(scan.walk, views) if workers > 1 else map(scan.walk, views)
+            while wait(walks, _TELL_SECONDS).not_done:
+                progress(done + sum(int(place[0]) for place in reached), found.size)
+            yield from (walk.result() for walk in walks)
+            done += sum(len(view) for view in views)
 
 
 def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:

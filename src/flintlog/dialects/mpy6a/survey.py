@@ -13,7 +13,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
@@ -124,7 +124,7 @@ def survey(
     path: str,
     *,
     examine_bytes: int | None = None,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     reader: examine.Reader | None = None,
 ) -> Survey:
     """Look at a directory. Data files are examined from the newest on, up to `examine_bytes` in all.
@@ -133,7 +133,7 @@ def survey(
     """
     for _ in range(_LOOKS_MAX):
         before = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
-        found = _look(disk, path, examine_bytes, progress, reader)
+        found = _look(disk, path, examine_bytes, progress or disk.progress, reader)
         after = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
         if (before and before.identity) == (after and after.identity):
             break  # otherwise a live store made a checkpoint meanwhile

@@ -160,7 +160,7 @@ def look_at(
     """The same for whoever reads segments in another way: `read` does, when the snapshot is known."""
     _look_at_metadata(disk, result)
     snapshot_damage = _look_at_snapshot(disk, result)
-    _look_at_segments(result, read, read_all, progress or (lambda done, total: None))
+    _look_at_segments(result, read, read_all, progress or disk.progress)
     _look_at_chain(result)
     _report_metadata(result)
     if snapshot_damage is not None:

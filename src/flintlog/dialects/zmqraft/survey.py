@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
@@ -202,12 +202,12 @@ def survey(
     path: str,
     *,
     read_all: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     reader: Reader | None = None,
 ) -> Survey:
     """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files."""
     found = Survey(disk, path, list_files(disk, path))
-    _read_index_files(found, read_all, progress, reader or partial(map, read_index_file))
+    _read_index_files(found, read_all, progress or disk.progress, reader or partial(map, read_index_file))
     _read_snapshot(found)
     _find_range(found)
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):

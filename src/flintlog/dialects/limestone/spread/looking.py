@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.dialect import Progress, no_progress
+from flintlog.core.dialect import Progress
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -194,7 +194,7 @@ class Looking:
         path: str,
         *,
         window_bytes: int = WINDOW_BYTES,
-        progress: Progress = no_progress,
+        progress: Progress | None = None,
     ) -> None:
         self.files: dict[str, Looked] = {}
         self._look = functools.partial(_looks, workers, window_bytes, _SAMPLES)

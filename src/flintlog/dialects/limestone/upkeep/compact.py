@@ -40,4 +40,6 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     facts = {"epoch": epoch, "compacted_epoch": found.low if found.low >= 0 else None}
     if due:
         facts["read_bytes"] = sum(size for _, size in gone)
-    return Plan("compact", "limestone", path, tuple(steps), apply, facts=facts)
+    return Plan(
+        "compact", "limestone", path, tuple(steps), apply, facts=facts, written_bytes=facts.get("read_bytes")
+    )

@@ -71,7 +71,7 @@ def plan_convert(
         disk.sync_directory(posixpath.dirname(target))
         return f"{target} holds the same state in edition {edition}"
 
-    return Plan("migrate", "limestone", path, tuple(steps), apply)
+    return Plan("migrate", "limestone", path, tuple(steps), apply, written_bytes=found.size)
 
 
 def _blobs(found: Survey) -> set[int]:

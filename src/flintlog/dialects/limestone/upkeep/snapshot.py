@@ -35,7 +35,9 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
             lock.close()
         return f"{lay.SNAPSHOT_FILE} at epoch {epoch}"
 
-    return Plan("snapshot", "limestone", path, (step,), apply, facts={"epoch": epoch})
+    return Plan(
+        "snapshot", "limestone", path, (step,), apply, facts={"epoch": epoch}, written_bytes=found.size
+    )
 
 
 def _write(spread: Spread, path: str) -> None:

@@ -105,7 +105,14 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         disk.sync_directory(posixpath.dirname(target))
         return f"{target} holds the same {found.last - found.first + 1} entries and the same state in edition {edition}"
 
-    return Plan("migrate", "taskflux", data, tuple(steps), apply)
+    return Plan(
+        "migrate",
+        "taskflux",
+        data,
+        tuple(steps),
+        apply,
+        written_bytes=sum(segment.file.size for segment in found.segments),
+    )
 
 
 def _check_fits(found: Survey, new: Layout) -> None:

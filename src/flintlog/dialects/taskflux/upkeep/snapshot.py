@@ -29,9 +29,11 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
     found.refuse_damage()
     index = found.last if as_of is None else as_of
     steps: list[Step] = []
+    size = 0
     if index > found.base.index:
         state = _state(workers, disk, found, index)
-        reason = f"state at LSN {index}: {state.record_count} records in {state_size(state)} bytes"
+        size = state_size(state)
+        reason = f"state at LSN {index}: {state.record_count} records in {size} bytes"
         steps.append(Step("write", lay.SNAPSHOT_FILE, reason))
         firsts = [file.first for file in found.covered] + [segment.first for segment in found.segments]
         steps += [
@@ -57,7 +59,7 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
             engine.close()
         return f"snapshot at LSN {index}; {removed} segments removed"
 
-    return Plan("snapshot", "taskflux", data, tuple(steps), apply)
+    return Plan("snapshot", "taskflux", data, tuple(steps), apply, written_bytes=size)
 
 
 def _state(workers: Workers | None, disk: Disk, found: Fit[Any], index: int) -> State:

@@ -51,4 +51,5 @@ def plan_snapshot(
         "last": last,
         "freed_bytes": sum(file.size for file in covered),
     }
-    return Plan("snapshot", "zmqraft", path, (write, *removals(covered, index)), apply, facts=facts)
+    steps = (write, *removals(covered, index))
+    return Plan("snapshot", "zmqraft", path, steps, apply, facts=facts, written_bytes=given.size)
