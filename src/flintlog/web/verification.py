@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from flintlog.cli.progress import UNKNOWN
 from flintlog.cli.verb import LogDirectory
 from flintlog.core.inventory import Inventory
 from flintlog.errors import FlintlogError
@@ -53,7 +54,7 @@ class Verification:
             return {
                 "status": self._status,
                 "done_bytes": done,
-                "total_bytes": total,
+                "total_bytes": None if total == UNKNOWN else total,
                 "seconds": round((time.monotonic() if running else self._ended) - self._started, 3),
                 "finished": self._finished_at,
                 "inventory": None if self._inventory is None else self._inventory.json(),

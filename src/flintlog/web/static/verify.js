@@ -18,9 +18,10 @@ async function step(box, context, given) {
   const press = (words) => step(box, context, words).catch((problem) => tell(box, context, problem));
   if (job.status === "running") {
     const stop = box.querySelector("button.stop") ?? el("button", { type: "button", class: "stop", onclick: () => press({ stop: 1 }) }, "Stop");
-    const bar = el("progress", { "aria-label": "verify", ...(Number(job.total_bytes) ? { max: job.total_bytes, value: String(job.done_bytes) } : {}) });
-    if (Number(job.total_bytes)) bar.value = Number(job.done_bytes);
-    fill(box, el("p", { class: "working" }, bar, " ", `${size(job.done_bytes)} of ${size(job.total_bytes)}, ${job.seconds.toFixed(1)} s`), stop);
+    const total = Number(job.total_bytes);  // 0 while nobody knows it
+    const bar = el("progress", { "aria-label": "verify", max: total || null });
+    if (total) bar.value = Number(job.done_bytes);
+    fill(box, el("p", { class: "working" }, bar, " ", `${size(job.done_bytes)}${total ? ` of ${size(total)}` : ""}, ${job.seconds.toFixed(1)} s`), stop);
     setTimeout(() => context.signal.aborted || press({}), POLL_MILLISECONDS);
     return;
   }
