@@ -149,7 +149,7 @@ def test_the_map_counts_no_more_than_there_is(dialect, client, home):
 
 
 def test_golden_directories_are_shown_without_a_fault_and_without_a_change(tmp_path):
-    found = dict(sorted(every_directory(tmp_path).items())[::2])  # the verbs themselves are tested with all of them
+    found = dict(sorted(every_directory(tmp_path).items())[::2])  # verbs are tested with all
     before = snapshot_of(tmp_path)
     with serving(*found.values()) as client:
         names = {one["path"]: one["name"] for one in client.get("/api/directories").json["directories"]}
