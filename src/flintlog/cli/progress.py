@@ -46,14 +46,14 @@ class ProgressLine(Meter):
         self._started = clock()
         self._drawn_at = self._started  # what ends at once draws nothing
         self._drawn = False
-        self._total = UNKNOWN
+        self._last = (0, UNKNOWN)
 
     def __call__(self, done: int, total: int) -> None:
         now = self._clock()
         total = self.total(total)
-        if total != self._total:  # other work, with a rate of its own
-            self._total = total
+        if total != self._last[1] or done < self._last[0]:  # other work, with a rate of its own
             self._started = now
+        self._last = (done, total)
         if now - self._drawn_at < _REDRAW_SECONDS:
             return
         self._drawn_at = now

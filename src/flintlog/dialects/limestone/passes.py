@@ -110,9 +110,16 @@ class Heavy:
 class Passes:
     """Reads streams of candidates as often as it takes, and gives the winners of all in key order."""
 
-    def __init__(self, merge: Merge, streams: Streams, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        merge: Merge,
+        streams: Streams,
+        memory_bytes: int = MEMORY_BYTES,
+        tell: Callable[[], None] = lambda: None,
+    ) -> None:
         self._merge = merge
         self._streams = streams
+        self._tell = tell  # called whenever something was read
         self._memory_bytes = memory_bytes
         self._limit = max(memory_bytes // CANDIDATE_SIZE, 1)
         self.count = 0  # passes over the files so far
@@ -138,7 +145,7 @@ class Passes:
 
     def _within(self, heavy: Heavy, function: Callable[[Candidates], T]) -> Iterator[T]:
         """The winners among keys that share a window, as those of this merge."""
-        inner = Passes(heavy.merge, self._streams, self._memory_bytes)
+        inner = Passes(heavy.merge, self._streams, self._memory_bytes, self._tell)
         yield from inner.mapped(
             lambda winners: function(replace(winners, group=np.full_like(winners.group, heavy.group)))
         )
@@ -161,6 +168,7 @@ class Passes:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 stream = running.pop(future)
                 part = future.result()
+                self._tell()
                 if part is not None:
                     waiting.appendleft(stream)
                     heap.add(self._between(part, low, high))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
@@ -90,13 +91,15 @@ class State:
         self._sources = _sources(self.views)
         self._merge = Merge(Sources(self._sources), workers, order)
         self._cleared = Cleared()
+        self._entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
+        self._seen = [0] * len(self._readings)  # entries of each file in this pass
 
     def __iter__(self) -> Iterator[Live]:
         return self.mapped(lambda live: live)
 
     def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
         """What a function makes of each batch of live entries, in key order; it is called in several threads."""
-        passes = Passes(self._merge, self._streams, self._memory_bytes)
+        passes = Passes(self._merge, self._streams, self._memory_bytes, self._tell)
         return passes.mapped(lambda winners: function(self._live(winners)))
 
     def _live(self, winners: Candidates) -> Live:
@@ -113,6 +116,11 @@ class State:
             lengths_of(self._merge.sources, live),
         )
 
+    def _tell(self) -> None:
+        """How far this pass over the files is; entries are taken to be of one size."""
+        size = sum(len(view) for view in self.views)
+        self._survey.disk.progress(sum(self._seen) * size // max(self._entries, 1), size)
+
     def _streams(self, merge: Merge) -> list[Iterator[Candidates]]:
         return [self._stream(merge, which) for which in range(len(self._readings))]
 
@@ -122,6 +130,7 @@ class State:
         seen = 0
         for entries in scan.read_entries(source.buffer, reading.snippets, chunk=self._chunk):
             seen += len(entries)
+            self._seen[which] = seen
             of_keys = OF_KEYS[entries.type]
             if not of_keys.all():
                 self._cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
@@ -237,10 +246,11 @@ def _sources(views: list[memoryview]) -> list[Source]:
     return sources
 
 
-def parse_epoch(position: Any) -> int | None:
+def parse_epoch(position: Position | None) -> int | None:
     """An epoch from a position."""
     if position is None:
         return None
-    if len(position) != 1 or not 0 <= position[0] <= lay.NUMBER_MAX:
-        raise UsageError("a limestone position is one epoch")
-    return int(position[0])
+    epoch = one_number(position, "limestone", "epoch")
+    if not 0 <= epoch <= lay.NUMBER_MAX:
+        raise UsageError(f"{epoch} is not an epoch", advice="Epochs are numbers of 64 bits")
+    return epoch

@@ -18,7 +18,7 @@ from flintlog.core.dialect import (
 )
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
-from flintlog.core.position import Position
+from flintlog.core.position import Position, one_number
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import files, layout
 from flintlog.disk import Disk
@@ -68,7 +68,7 @@ class Taskflux:
     def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
         from flintlog.dialects.taskflux import entries
 
-        return entries.splits(disk, _data(disk, path), query)
+        return entries.splits(disk, _data(disk, path), _check(query))
 
     def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
         from flintlog.dialects.taskflux import entries
@@ -85,7 +85,7 @@ class Taskflux:
     ) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import entries
 
-        return entries.explain(disk, _data(disk, path), query, where)
+        return entries.explain(disk, _data(disk, path), _check(query), where)
 
     def state_schema(self) -> pa.Schema:
         from flintlog.dialects.taskflux.tables import STATE_SCHEMA
@@ -159,9 +159,13 @@ class Taskflux:
 
 
 def _lsn(position: Position | None) -> int | None:
-    if position is not None and len(position) != 1:
-        raise UsageError("a taskflux position is one LSN")
-    return position[0] if position else None
+    return None if position is None else one_number(position, "taskflux", "LSN")
+
+
+def _check(query: EntryQuery) -> EntryQuery:
+    _lsn(query.first)
+    _lsn(query.last)
+    return query
 
 
 def _data(disk: Disk, path: str) -> str:

@@ -51,7 +51,7 @@ def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = 
         return look(
             disk,
             path,
-            lambda: _everything(survey(disk, path, progress=progress), _parts),
+            lambda: _everything(survey(Disk(disk.kernel, progress), path), _parts),
             lambda: _inventory(survey(disk, path), {}),
             _PASSING,
         )
