@@ -60,7 +60,9 @@ def test_what_is_no_position_here_is_refused(log, words, capsys):
     assert f"is not a position of a{'n' if log[0] == 'mpy6a' else ''} {log[0]} log" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["inspect", "state", "verify", "repair", "compact", "dump", "tail", "doctor"])
+@pytest.mark.parametrize(
+    "verb", ["inspect", "state", "verify", "repair", "compact", "dump", "tail", "doctor"]
+)
 def test_an_empty_path_is_not_the_working_directory(verb, log, monkeypatch, capsys):
     monkeypatch.chdir(log[1])
     assert main([verb, ""]) == 2
