@@ -72,7 +72,7 @@ def test_the_last_entries_are_found_without_reading_the_others(queues, typed, mo
         return whole(self, disk, path, split, query)
 
     monkeypatch.setattr(type(dialect), "read_split", spy)
-    monkeypatch.setattr(module, "_REVERSE_SPLIT_BYTES", 200)
+    monkeypatch.setattr(module, "REVERSE_SPLIT_BYTES", 200)
     status, [last], _ = typed("dump", queues, "--json", "--reverse", "--limit", 1)
     assert (status, last["payload"]) == (0, "fffe")
     assert len(read) == 1

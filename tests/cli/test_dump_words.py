@@ -1,4 +1,4 @@
-"""A filter for what a log does not have is a mistake, and says so; it does not show nothing."""
+"""What cannot be meant (a filter for what a log does not have, no path) is a mistake, and says so."""
 
 from __future__ import annotations
 
@@ -52,3 +52,18 @@ def test_every_kind_of_a_log_can_be_asked_for(log, capsys):
         for batch in spoken.read_split(disk, log[1], split, EntryQuery()):
             seen |= set(batch.column("operation").to_pylist())
     assert seen <= set(spoken.operations())
+
+
+@pytest.mark.parametrize("words", [["--from", "1,2,3"], ["--to", "1,2,3"], ["--hex", "--from", "1,2,3"]])
+def test_what_is_no_position_here_is_refused(log, words, capsys):
+    assert main(["dump", log[1], *words]) == 2
+    assert f"is not a position of a{'n' if log[0] == 'mpy6a' else ''} {log[0]} log" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "verb", ["inspect", "state", "verify", "repair", "compact", "dump", "tail", "doctor"]
+)
+def test_an_empty_path_is_not_the_working_directory(verb, log, monkeypatch, capsys):
+    monkeypatch.chdir(log[1])
+    assert main([verb, ""]) == 2
+    assert "the path is empty" in capsys.readouterr().err

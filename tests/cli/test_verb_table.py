@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from tests.backup_logs import LOGS
@@ -42,7 +45,7 @@ COMMANDS = {
     "dump --decode": "dump log --decode text --limit 3",
     "dump --hex": "dump log --hex --limit 1",
     "tail": "tail log -n 3",
-    "tail -f": "tail live -f -n 1",
+    "tail -f": "tail live -f -n 1 --json",
     "state": "state log",
     "state --as-of": "state log --as-of POSITION",
     "verify": "verify log",
@@ -62,13 +65,14 @@ COMMANDS = {
     "export": "export log lake",
     "export --view state": "export log lake --view state --format ndjson",
     "diff": "diff log longer",
+    "web": "web log --json",
     "doctor": "doctor log --rounds 2",
     "bench": "bench log --seconds 0.001",
     "demo": "demo DIALECT",
     "completion": "completion bash",
 }
-# A plan for a directory that is damaged; replicas that differ; what follows until it is interrupted.
-FINE = {"repair": (1, 3), "diff": (1,), "tail -f": (130,)}
+# A plan for a directory that is damaged; replicas that differ; what goes on until it is interrupted.
+FINE = {"repair": (1, 3), "diff": (1,), "tail -f": (130,), "web": (130,)}
 
 
 def write_logs(dialect, home):
@@ -99,36 +103,58 @@ def typed(capsys, command, dialect):
     return status, *capsys.readouterr()
 
 
-def followed(dialect):
-    """`tail -f` in a process of its own, beside a store that writes, until it has shown what came; then interrupted."""
-    log = LOGS[dialect](Path("live").resolve())
-    log.add()
-    words = COMMANDS["tail -f"].replace("live", str(Path("live").resolve())).split()
+@contextmanager
+def running(row, directory):
+    """A command that goes on until it is interrupted, in a process of its own; it ends with SIGINT."""
+    words = COMMANDS[row].replace(directory, str(Path(directory).resolve())).split()
     with subprocess.Popen(
-        [sys.executable, "-m", "flintlog.cli.main", *words, "--json"],
+        [sys.executable, "-m", "flintlog.cli.main", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-    ) as tail:
-        watchdog = threading.Timer(120, tail.kill)
+    ) as process:
+        watchdog = threading.Timer(120, process.kill)
         watchdog.start()
+        yield process
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        watchdog.cancel()
+
+
+def followed(dialect):
+    """`tail -f` beside a store that writes, until it has shown what came."""
+    log = LOGS[dialect](Path("live").resolve())
+    log.add()
+    with running("tail -f", "live") as tail:
         before = tail.stdout.readline()
         log.add()
         came = tail.stdout.readline()
-        tail.send_signal(signal.SIGINT)
-        _, talk = tail.communicate()
-        watchdog.cancel()
     log.close()
-    assert before and came and before != came, (dialect, talk)
-    return tail.returncode, came, talk
+    assert before and came and before != came, dialect
+    return tail.returncode, came, ""
+
+
+def served(dialect):
+    """`web`, until it has answered."""
+    with running("web", "log") as web:
+        told = web.stdout.readline()
+        with urlopen(json.loads(told)["url"] + "api/log/inspect", timeout=60) as answer:
+            assert json.load(answer)["dialect"] == dialect
+    return web.returncode, told, ""
+
+
+GOING_ON = {"tail -f": followed, "web": served}
 
 
 def cell(capsys, row, dialect):
     """`works`, or the reason that the command gives."""
     for command in PREPARE.get(row, []):
         assert typed(capsys, command, dialect)[0] == 0, command
-    status, out, talk = followed(dialect) if row == "tail -f" else typed(capsys, COMMANDS[row], dialect)
+    if row in GOING_ON:
+        status, out, talk = GOING_ON[row](dialect)
+    else:
+        status, out, talk = typed(capsys, COMMANDS[row], dialect)
     if status in FINE.get(row, (0,)):
         assert out.strip(), row
         assert "nothing to do" not in out and "refused" not in out, row

@@ -168,3 +168,8 @@ BENCH_FIELDS: Fields = (
     ("payload_bytes", "size of each payload"),
     ("rows", "a list of {`what`, `mode`, `count`, `seconds`, `per_second`, `times_floor`}"),
 )
+
+WEB_FIELDS: Fields = (
+    ("url", "where the page is"),
+    ("directories", "the log directories that are shown"),
+)

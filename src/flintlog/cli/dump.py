@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,14 @@ from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, count, position
 from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split, no_progress
+from flintlog.core.position import Position
 from flintlog.errors import DamageError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _STREAMS = ("queue", "topic", "storage", "stream")
-_REVERSE_SPLIT_BYTES = 4 << 20
+REVERSE_SPLIT_BYTES = 4 << 20
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +74,15 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise UsageError("--decode needs the payloads", advice="Leave --no-payload out")
     decoding = None if arguments.decode is None else Decoding(find_decoder(arguments.decode))
     log = LogDirectory.find(arguments)
-    query = _query(arguments, log)
+    query = entry_query(
+        log,
+        first=arguments.first,
+        last=arguments.last,
+        operations=arguments.operation,
+        streams={word: getattr(arguments, word) for word in _STREAMS if getattr(arguments, word) is not None},
+        key=arguments.key,
+        payload=not arguments.no_payload,
+    )
     if arguments.hex:
         fields = log.dialect.explain(log.disk, log.path, query)
         output.fields(
@@ -81,7 +90,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         )
     else:
         if arguments.reverse:
-            query = replace(query, split_bytes=_REVERSE_SPLIT_BYTES)
+            query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
         with progress("dump", output_form(arguments.progress)) as tick:
             batches = _reversed(log, query, tick) if arguments.reverse else _batches(log, query, tick)
             _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
@@ -93,26 +102,35 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _query(arguments: argparse.Namespace, log: LogDirectory) -> EntryQuery:
-    for word in arguments.operation or ():
+def entry_query(
+    log: LogDirectory,
+    *,
+    first: Position | None,
+    last: Position | None,
+    operations: Sequence[str] | None,
+    streams: Mapping[str, Sequence[str]],
+    key: str | None,
+    payload: bool,
+) -> EntryQuery:
+    """The entries that a person asks for; `streams` has names by the word (queue, topic) that was said for them."""
+    for word in operations or ():
         if word not in log.dialect.operations():
             raise UsageError(
                 f"no entry of {_log_of(log)} is a {word!r}",
                 advice=f"There are {_some(log.dialect.operations())}",
             )
     return EntryQuery(
-        first=arguments.first,
-        last=arguments.last,
-        operations=None if arguments.operation is None else frozenset(arguments.operation),
-        streams=_streams(arguments, log),
-        key=arguments.key,
-        payload=not arguments.no_payload,
+        first=first,
+        last=last,
+        operations=None if operations is None else frozenset(operations),
+        streams=_streams(log, streams),
+        key=key,
+        payload=payload,
     )
 
 
-def _streams(arguments: argparse.Namespace, log: LogDirectory) -> frozenset[str] | None:
+def _streams(log: LogDirectory, given: Mapping[str, Sequence[str]]) -> frozenset[str] | None:
     """The names that were asked for; a word for what this dialect does not have is a mistake."""
-    given = {word: getattr(arguments, word) for word in _STREAMS if getattr(arguments, word) is not None}
     for word in given:
         if word not in (log.dialect.stream, "stream") or log.dialect.stream is None:
             has = f"Use --{log.dialect.stream}" if log.dialect.stream else f"Leave --{word} out"
@@ -145,11 +163,16 @@ def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
 
 def _reversed(log: LogDirectory, query: EntryQuery, tick: Progress) -> Iterator[pa.RecordBatch]:
     """From the last entry to the first; what is not asked for is not read."""
+    for split in _told(log.dialect.splits(log.disk, log.path, query)[::-1], tick):
+        yield from reversed_split(log, split, query)
+
+
+def reversed_split(log: LogDirectory, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+    """The entries of one piece, the last one first."""
     import numpy as np
 
-    for split in _told(log.dialect.splits(log.disk, log.path, query)[::-1], tick):
-        for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
-            yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
+    for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
+        yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
 
 
 def _show_rows(

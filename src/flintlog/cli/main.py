@@ -28,6 +28,7 @@ from flintlog.cli.state import STATE
 from flintlog.cli.tail import TAIL
 from flintlog.cli.upkeep import COMPACT, MIGRATE, REPAIR, SNAPSHOT
 from flintlog.cli.verb import Verb
+from flintlog.cli.web import WEB
 from flintlog.errors import EXIT_REFUSED, FlintlogError
 
 VERBS: tuple[Verb, ...] = (
@@ -44,6 +45,7 @@ VERBS: tuple[Verb, ...] = (
     RESTORE,
     EXPORT,
     DIFF,
+    WEB,
     DOCTOR,
     BENCH,
     DEMO,

@@ -25,6 +25,7 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "restore": ("One object", contract.PLAN_FIELDS),
     "export": ("One object", contract.EXPORT_FIELDS),
     "diff": ("One object", contract.DIFF_FIELDS),
+    "web": ("One object", contract.WEB_FIELDS),
     "doctor": ("One object", contract.DOCTOR_FIELDS),
     "bench": ("One object", contract.BENCH_FIELDS),
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LINES = 10
-_PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.2
 _STEP = Limits(entries=1 << 16, bytes=64 << 20)
 
 
@@ -44,13 +44,13 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     log = LogDirectory.find(arguments)
     query = EntryQuery(payload=not arguments.no_payload)
     names = [field.name for field in COMMON_FIELDS if query.payload or field.name != "payload"]
-    tail = _Tail(log, query, arguments.on_loss)
+    tail = Tail(log, query, arguments.on_loss)
     chunks = tail.last(arguments.lines)
     output.rows([*names, log.dialect.name], tail.followed(chunks) if arguments.follow else chunks)
     return 0
 
 
-class _Tail:
+class Tail:
     """Where a tail stands in a log."""
 
     def __init__(self, log: LogDirectory, query: EntryQuery, on_loss: OnLoss) -> None:
@@ -70,11 +70,15 @@ class _Tail:
         yield from chunks
         while True:
             sys.stdout.flush()  # the rows that were handed over are printed by now
-            batches = [batch for piece in self._step(_STEP) for batch in self._read(piece)]
+            batches = self.fresh()
             if batches:
-                yield from row_chunks(self._ordered(batches))
+                yield from row_chunks(batches)
             else:
-                self._log.disk.pause(_PAUSE_SECONDS)
+                self._log.disk.pause(PAUSE_SECONDS)
+
+    def fresh(self) -> list[pa.RecordBatch]:
+        """What came since the last look, or a part of it; nothing when nothing came."""
+        return self._ordered([batch for piece in self._step(_STEP) for batch in self._read(piece)])
 
     def _step(self, limits: Limits) -> list[Piece]:
         log = self._log

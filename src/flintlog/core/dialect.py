@@ -99,6 +99,19 @@ class ByteField:
     meaning: str
 
 
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """A range of the bytes of one file: `begin` is in it, `end` is not."""
+
+    file: str
+    begin: int
+    end: int
+
+    def touches(self, begin: Any, length: Any) -> Any:
+        """Is any of so many bytes in the range? Of arrays of them: which are."""
+        return (begin < self.end) & (begin + length > self.begin)
+
+
 class Dialect(Protocol):
     """One on-disk language, from bytes to the person. Reading methods never change a byte and never lock."""
 
@@ -133,8 +146,10 @@ class Dialect(Protocol):
     def follower(self) -> Follower:
         """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
 
-    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
-        """The bytes of the entries of `query`, field by field."""
+    def explain(
+        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+    ) -> Iterator[ByteField]:
+        """The bytes of the entries of `query`, field by field; with `where` of those that touch this range."""
 
     def state_schema(self) -> pa.Schema:
         """The columns of `state`."""
@@ -228,6 +243,7 @@ def detect(disk: Disk, path: str) -> Dialect:
 __all__ = [
     "SPLIT_BYTES",
     "ByteField",
+    "ByteRange",
     "Dialect",
     "EntryQuery",
     "Finding",

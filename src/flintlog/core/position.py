@@ -23,6 +23,15 @@ def position_text(position: Position | None) -> str:
     return "-" if position is None else ",".join(map(str, position))
 
 
+def one_number(position: Position, dialect: str, word: str) -> int:
+    """The number of a position that has one part in this dialect."""
+    if len(position) != 1:
+        raise UsageError(
+            f"{position_text(position)} is not a position of a {dialect} log", advice=f"Give one {word}"
+        )
+    return position[0]
+
+
 def span(first: int, last: int) -> str:
     """Positions from `first` to `last` as a person reads them."""
     return f"{first}" if first == last else f"{first} to {last}"

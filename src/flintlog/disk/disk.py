@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from flintlog.disk.kernel import Kernel, LocalKernel, Stat
-from flintlog.errors import DiskError
+from flintlog.errors import DiskError, UsageError
 
 Buffer = bytes | bytearray | memoryview
 Mode = Literal["read", "write", "create"]
@@ -150,7 +150,12 @@ class Disk:
 
     @staticmethod
     def resolve(path: str | os.PathLike[str]) -> str:
-        """The absolute path, so that a later change of the working directory moves nothing."""
+        """The absolute path, so that a later change of the working directory moves nothing.
+
+        No path at all is a mistake (a variable of a script that is not set), and not the working directory.
+        """
+        if not os.fspath(path):
+            raise UsageError("the path is empty", advice="Name a directory; . is the one you are in")
         return os.path.abspath(os.fspath(path))
 
     @staticmethod

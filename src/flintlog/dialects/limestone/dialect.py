@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, GivenState, Progress, Split
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position
@@ -72,10 +72,12 @@ class Limestone:
 
         return EpochFollower()
 
-    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+    def explain(
+        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+    ) -> Iterator[ByteField]:
         from flintlog.dialects.limestone import entries
 
-        return entries.explain(disk, path, query)
+        return entries.explain(disk, path, query, where)
 
     def state_schema(self) -> pa.Schema:
         from flintlog.dialects.limestone.tables import STATE_SCHEMA

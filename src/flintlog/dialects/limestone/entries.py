@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.limestone import explain as fields
@@ -150,14 +150,22 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
         piece = _Piece(Survey(disk, path), split, start, around)
 
 
-def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, query):
+        elsewhere = where is not None and not (
+            where.file == split.file and where.touches(split.start, split.end - split.start)
+        )
+        if elsewhere or split.damage is not None:
+            continue
         piece = _first_piece(disk, path, split)
         snippets = piece.walk.snippets
         seen = -1
         for entries in scan.read_entries(piece.view, snippets, split.start):
             keep = tables.wanted(piece.view, entries, snippets, query)
+            if where is not None:
+                around = lay.MARKER_SIZE + lay.END_SIZE  # a marker is explained with the entries beside it
+                keep &= where.touches(entries.offset - around, entries.length + 2 * around)
             for at in keep.nonzero()[0].tolist():
                 which = int(entries.snippet[at])
                 if which != seen:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
@@ -245,10 +246,11 @@ def _sources(views: list[memoryview]) -> list[Source]:
     return sources
 
 
-def parse_epoch(position: Any) -> int | None:
+def parse_epoch(position: Position | None) -> int | None:
     """An epoch from a position."""
     if position is None:
         return None
-    if len(position) != 1 or not 0 <= position[0] <= lay.NUMBER_MAX:
-        raise UsageError("a limestone position is one epoch")
-    return int(position[0])
+    epoch = one_number(position, "limestone", "epoch")
+    if not 0 <= epoch <= lay.NUMBER_MAX:
+        raise UsageError(f"{epoch} is not an epoch", advice="Epochs are numbers of 64 bits")
+    return epoch

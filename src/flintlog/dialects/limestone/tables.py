@@ -18,6 +18,7 @@ from flintlog.columns.compile import kernel, le32
 from flintlog.columns.gather import binary_column, gather, offsets_of
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
+from flintlog.core.position import one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
@@ -168,9 +169,7 @@ def wanted(view: memoryview, entries: Entries, snippets: Snippets, query: EntryQ
 
 
 def _epoch(position: tuple[int, ...]) -> int:
-    if len(position) != 1:
-        raise UsageError("a limestone position is one epoch")
-    return min(max(position[0], -1), 2**63 - 1)
+    return min(max(one_number(position, "limestone", "epoch"), -1), 2**63 - 1)
 
 
 def key_of(text: str) -> bytes:

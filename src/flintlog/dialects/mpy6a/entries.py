@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import Position
@@ -253,21 +253,27 @@ def _gone(place: str) -> RefusedError:
 # Bytes
 
 
-def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, query):
+        if where is not None and where.file != split.file:
+            continue
         if split.file == lay.SNAPSHOT_FILE:
-            yield from _explain_descriptors(disk, path, split, query)
+            yield from _explain_descriptors(disk, path, split, query, where)
         elif split.file in _LOGS:
-            yield from _explain_events(disk, path, split, query)
-        else:
-            yield from _explain_records(disk, path, split, query)
+            yield from _explain_events(disk, path, split, query, where)
+        elif where is None or where.touches(split.start, split.end - split.start):
+            yield from _explain_records(disk, path, split, query, where)
 
 
-def _explain_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
+def _explain_descriptors(
+    disk: Disk, path: str, split: Split, query: EntryQuery, where: ByteRange | None
+) -> Iterator[ByteField]:
     view = _view(disk, path, split)
     found, error = _descriptors(view)
-    for begin, _, item in found:
+    for begin, length, item in found:
+        if where is not None and not where.touches(begin, length):
+            continue
         term, index = np.array([item.last_id.term], np.uint64), np.array([item.last_id.index], np.uint64)
         if tables.between(term, index, query).all():
             yield from fields.explain_descriptor(view, begin, split.file)
@@ -275,19 +281,24 @@ def _explain_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery)
         yield fields.explain_damage(view, error.offset or 0, error.message, split.file)
 
 
-def _explain_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
+def _explain_events(
+    disk: Disk, path: str, split: Split, query: EntryQuery, where: ByteRange | None
+) -> Iterator[ByteField]:
     view, log, parsed, damage = _log(disk, path, split)
     if log is not None and parsed is not None:
         yield from fields.explain_log_header(view, split.file)
-        end = lay.LOG_HEADER_SIZE
         keep = tables.wanted_events(view, log.events, parsed, query)
-        for row in range(len(log.events)):
-            begin = int(log.events.offset[row])
-            if keep[row]:
-                yield from fields.explain_event(
-                    view, end, begin, log.events.end(row), split.file, checked=split.file == _LOGS[1]
-                )
-            end = log.events.end(row)
+        if where is not None:
+            keep &= where.touches(
+                log.events.offset, log.events.payload + log.events.length - log.events.offset
+            )
+        for row in np.flatnonzero(keep).tolist():
+            before = log.events.end(row - 1) if row else lay.LOG_HEADER_SIZE
+            begin, end = int(log.events.offset[row]), log.events.end(row)
+            yield from fields.explain_event(
+                view, before, begin, end, split.file, checked=split.file == _LOGS[1]
+            )
+        end = log.events.end(len(log.events) - 1) if len(log.events) else lay.LOG_HEADER_SIZE
         if damage is None and end < len(view):
             yield fields.explain_reserve(view, end, split.file)
     if damage is not None:
@@ -295,12 +306,17 @@ def _explain_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> I
         yield fields.explain_damage(view, at, f"{damage.message}; expected {damage.expected}", split.file)
 
 
-def _explain_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[ByteField]:
+def _explain_records(
+    disk: Disk, path: str, split: Split, query: EntryQuery, where: ByteRange | None
+) -> Iterator[ByteField]:
     buffer = _view(disk, path, split)
     ordered = _operation(split) == tables.SESSION
     before = split.context[0] if ordered else 0
     for records, stop in scan.record_batches(buffer, before=before, ordered=ordered):
-        for at in records.offset[tables.wanted_records(records, query)].tolist():
+        keep = tables.wanted_records(records, query)
+        if where is not None:
+            keep &= where.touches(split.start + records.offset, records.size)
+        for at in records.offset[keep].tolist():
             yield from fields.explain_record(buffer, at, split.start, split.file)
         before = int(records.replay_time[-1]) if len(records) and ordered else before
         if stop is not None and not stop.good:

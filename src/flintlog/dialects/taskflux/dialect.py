@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
+from flintlog.core.dialect import (
+    ByteField,
+    ByteRange,
+    EntryQuery,
+    GivenState,
+    Progress,
+    Split,
+    refuse_upgrade,
+)
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
-from flintlog.core.position import Position
+from flintlog.core.position import Position, one_number
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import files, layout
 from flintlog.disk import Disk
@@ -60,7 +68,7 @@ class Taskflux:
     def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
         from flintlog.dialects.taskflux import entries
 
-        return entries.splits(disk, _data(disk, path), query)
+        return entries.splits(disk, _data(disk, path), _check(query))
 
     def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
         from flintlog.dialects.taskflux import entries
@@ -72,10 +80,12 @@ class Taskflux:
 
         return Numbered(self, _data, "LSN")
 
-    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+    def explain(
+        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+    ) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import entries
 
-        return entries.explain(disk, _data(disk, path), query)
+        return entries.explain(disk, _data(disk, path), _check(query), where)
 
     def state_schema(self) -> pa.Schema:
         from flintlog.dialects.taskflux.tables import STATE_SCHEMA
@@ -149,9 +159,13 @@ class Taskflux:
 
 
 def _lsn(position: Position | None) -> int | None:
-    if position is not None and len(position) != 1:
-        raise UsageError("a taskflux position is one LSN")
-    return position[0] if position else None
+    return None if position is None else one_number(position, "taskflux", "LSN")
+
+
+def _check(query: EntryQuery) -> EntryQuery:
+    _lsn(query.first)
+    _lsn(query.last)
+    return query
 
 
 def _data(disk: Disk, path: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.dialects.taskflux import explain as fields
@@ -165,22 +165,30 @@ def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
         ).error(data)
 
 
-def explain(disk: Disk, data: str, query: EntryQuery) -> Iterator[ByteField]:
+def explain(disk: Disk, data: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     layout = files.layout_at(disk, data)
     for split in splits(disk, data, replace(query, split_bytes=sys.maxsize)):
+        if where is not None and where.file != split.file:
+            continue
         segment = _read(disk, data, split, layout)
-        yield from fields.explain_header(segment)
-        for at in _places(segment, query, layout):
+        if where is None or where.begin < lay.SEGMENT_HEADER_SIZE:
+            yield from fields.explain_header(segment)
+        for at in _places(segment, query, layout, where):
             yield from fields.explain_record(segment, at, layout)
-        if query.last is None or query.last[0] > segment.last:
+        behind = query.last is None or query.last[0] > segment.last
+        if behind and (where is None or where.end > segment.end):
             yield from fields.explain_end(segment)
 
 
-def _places(segment: Segment, query: EntryQuery, layout: Layout) -> list[int]:
+def _places(segment: Segment, query: EntryQuery, layout: Layout, where: ByteRange | None) -> list[int]:
     """The places of the records that a query asks for."""
-    lsn = np.arange(segment.first, segment.first + len(segment.records), dtype=np.int64)
-    places: list[int] = np.flatnonzero(tables.wanted(segment.records, lsn, query)).tolist()
+    records = segment.records
+    lsn = np.arange(segment.first, segment.first + len(records), dtype=np.int64)
+    keep = tables.wanted(records, lsn, query)
+    if where is not None:
+        keep &= where.touches(records.offset, records.length + (layout.record_header_size + 3))  # padding
+    places: list[int] = np.flatnonzero(keep).tolist()
     if query.streams is None:
         return places
     return [at for at in places if _queue_of(segment, at, layout) in query.streams]

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import ByteField, EntryQuery, GivenState, Progress, Split, refuse_upgrade
+from flintlog.core.dialect import (
+    ByteField,
+    ByteRange,
+    EntryQuery,
+    GivenState,
+    Progress,
+    Split,
+    refuse_upgrade,
+)
 from flintlog.core.inventory import Inventory
 from flintlog.core.plan import Plan
-from flintlog.core.position import Position
+from flintlog.core.position import Position, one_number
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import files
 from flintlog.disk import Disk
-from flintlog.errors import NotALogError, RefusedError, UsageError
+from flintlog.errors import NotALogError, RefusedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +64,7 @@ class Zmqraft:
     def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
         from flintlog.dialects.zmqraft import entries
 
-        return entries.splits(disk, _peer(disk, path), query)
+        return entries.splits(disk, _peer(disk, path), _check(query))
 
     def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
         from flintlog.dialects.zmqraft import entries
@@ -68,10 +76,12 @@ class Zmqraft:
 
         return Numbered(self, _peer, "index")
 
-    def explain(self, disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+    def explain(
+        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+    ) -> Iterator[ByteField]:
         from flintlog.dialects.zmqraft import entries
 
-        return entries.explain(disk, _peer(disk, path), query)
+        return entries.explain(disk, _peer(disk, path), _check(query), where)
 
     def state_schema(self) -> pa.Schema:
         from flintlog.dialects.zmqraft.tables import STATE_SCHEMA
@@ -139,9 +149,13 @@ class Zmqraft:
 
 
 def _index(position: Position | None) -> int | None:
-    if position is not None and len(position) != 1:
-        raise UsageError("a zmqraft position is one index")
-    return position[0] if position else None
+    return None if position is None else one_number(position, "zmqraft", "index")
+
+
+def _check(query: EntryQuery) -> EntryQuery:
+    _index(query.first)
+    _index(query.last)
+    return query
 
 
 def _peer(disk: Disk, path: str) -> str:

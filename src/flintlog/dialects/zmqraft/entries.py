@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flintlog.core.dialect import ByteField, EntryQuery, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
@@ -133,12 +133,17 @@ def _whole(query: EntryQuery) -> EntryQuery:
     return replace(query, split_bytes=sys.maxsize)
 
 
-def explain(disk: Disk, path: str, query: EntryQuery) -> Iterator[ByteField]:
+def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, _whole(query)):
+        if where is not None and where.file != split.file:
+            continue
         view, table, _, _ = _read(disk, path, split)
         entries, damage = scan.read_entries(view, table)
-        chosen = entries[tables.wanted(view, entries, query)]
+        keep = tables.wanted(view, entries, query)
+        if where is not None:
+            keep &= where.touches(entries.offset, entries.length)
+        chosen = entries[keep]
         yield from fields.explain_head(view, table, split.file, chosen)
         for at in range(len(chosen)):
             yield from fields.explain_entry(view, chosen, at, split.file)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
-from flintlog.core.position import Position
+from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.survey import LogRead, Survey, VanishedError, survey
 from flintlog.disk import Disk
-from flintlog.errors import UsageError
 
 
 def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
@@ -30,9 +29,8 @@ def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
     found.refuse_forgetting()
     low, epoch = max(found.low, 0), found.durable
     if as_of is not None:
-        if len(as_of) != 1:
-            raise UsageError("a limestone position is one epoch")
-        epoch = check_position(lay.check_number("epoch", as_of[0]), low, epoch, word="epoch", path=path)
+        wanted = lay.check_number("epoch", one_number(as_of, "limestone", "epoch"))
+        epoch = check_position(wanted, low, epoch, word="epoch", path=path)
     names = [(name, _size(disk, path, name)) for name in found.base]
     names += [(log.file.name, _reach(log, epoch)) for log in found.logs]
     return make_picture(found, epoch, names, first=low)

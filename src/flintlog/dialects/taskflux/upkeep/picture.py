@@ -5,12 +5,11 @@ from __future__ import annotations
 import posixpath
 
 from flintlog.core.backup.picture import Part, Picture, check_position
-from flintlog.core.position import Position
+from flintlog.core.position import Position, one_number
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import METADATA_SIZE_MAX, Segment
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk
-from flintlog.errors import UsageError
 
 
 def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
@@ -23,10 +22,8 @@ def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
     found.refuse_damage()
     last = found.last
     if as_of is not None:
-        if len(as_of) != 1:
-            raise UsageError("a taskflux position is one LSN")
         first = found.base.index if found.has_snapshot else 0
-        last = check_position(as_of[0], first, last, word="LSN", path=data)
+        last = check_position(one_number(as_of, "taskflux", "LSN"), first, last, word="LSN", path=data)
     parts = [Part(file.name, file.size) for file in found.covered]
     kept = [item for item in found.segments if item.first <= max(last, 0) and not item.uninitialised]
     parts += [Part(segment.file.name, segment.file.size) for segment in kept[:-1]]
