@@ -248,10 +248,11 @@ def test_dump_leaves_payloads_out_when_told_to(form, tmp_path, flintlog):
 
 def test_dump_hex_shows_every_byte_of_the_entries_field_by_field(tmp_path, flintlog):
     log = materialise("single-segment", tmp_path)
-    fields = objects(flintlog("dump", log, "--hex", "--json")[1])
+    segment = "log/0000000000000000000.log"
+    fields = objects(flintlog("dump", log, "--hex", "--json", "--file", segment)[1])
     assert all(list(field) == names(contract.BYTE_FIELDS) for field in fields)
-    assert all(field["name"] for field in fields)
-    raw = (log / "log/0000000000000000000.log").read_bytes()
+    assert all(field["name"] and field["file"] == segment for field in fields)
+    raw = (log / segment).read_bytes()
     covered = bytearray(len(raw))
     for field in fields:
         data = bytes.fromhex(field["bytes"])

@@ -402,13 +402,13 @@ def test_every_operation_is_explained_to_its_last_byte(tmp_path):
 
     view = _every_operation()
     events = scan.scan_log(view, checked=True).events
-    fields = list(explain_log_header(view, "x"))
+    spans = list(explain_log_header(view))
     end = lay.LOG_HEADER_SIZE
     for row in range(len(events)):
-        fields += explain_event(view, end, int(events.offset[row]), events.end(row), "x", checked=True)
+        spans += explain_event(view, end, int(events.offset[row]), events.end(row), checked=True)
         end = events.end(row)
-    assert b"".join(field.data for field in fields) == bytes(view)
-    assert not [field for field in fields if field.name == "rest"]
+    assert b"".join(view[span.begin : span.end] for span in spans) == bytes(view)
+    assert not [span for span in spans if span.name == "rest"]
 
 
 def test_damaged_bytes_are_explained_up_to_the_damage_and_it_is_shown(tmp_path):

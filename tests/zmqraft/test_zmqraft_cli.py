@@ -90,7 +90,7 @@ def test_dump_filters_by_position_operation_and_request_id(peer, run):
 
 def test_dump_hex_names_every_byte_of_the_file(peer, run):
     path = peer("01_few")
-    _, fields, _ = run("dump", path, "--hex", "--json")
+    _, fields, _ = run("dump", path, "--hex", "--json", "--file", index_path(1))
     raw = (path / index_path(1)).read_bytes()
     covered = bytearray(len(raw))
     for field in fields:

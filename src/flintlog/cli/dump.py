@@ -13,7 +13,7 @@ from flintlog.cli.output import Output
 from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import LogDirectory, Verb, count, position
-from flintlog.core.dialect import ByteField, EntryQuery, Progress, Split, no_progress
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Progress, Split, no_progress
 from flintlog.core.position import Position
 from flintlog.errors import DamageError, UsageError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _STREAMS = ("queue", "topic", "storage", "stream")
 REVERSE_SPLIT_BYTES = 4 << 20
+_FILES_NAMED_MAX = 12
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "(entry points flintlog.decoders)",
     )
     parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
-    parser.add_argument("--hex", action="store_true", help="show the bytes, field by field")
+    parser.add_argument("--hex", action="store_true", help="show the bytes of every file, field by field")
+    parser.add_argument(
+        "--file",
+        action="append",
+        metavar="NAME",
+        help="only this file, as inspect names it (may be given again)",
+    )
     progress_option(parser)
 
 
@@ -83,16 +90,19 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         key=arguments.key,
         payload=not arguments.no_payload,
     )
+    files = None if arguments.file is None else _known_files(log, arguments.file)
     if arguments.hex:
-        fields = log.dialect.explain(log.disk, log.path, query)
+        everything = arguments.limit is None and query.takes_all
+        fields = _fields(log, None if everything else query, files)
         output.fields(
-            fields if arguments.limit is None else _first_entries(log, query, fields, arguments.limit)
+            fields if arguments.limit is None else _first_entries(log, query, files, fields, arguments.limit)
         )
     else:
         if arguments.reverse:
             query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
         with progress("dump", output_form(arguments.progress)) as tick:
-            batches = _reversed(log, query, tick) if arguments.reverse else _batches(log, query, tick)
+            read = _reversed if arguments.reverse else _batches
+            batches = read(log, query, files, tick)
             _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
     if decoding is not None and decoding.failed:
         print(
@@ -146,8 +156,39 @@ def _some(words: tuple[str, ...]) -> str:
     return ", ".join(word for word in words if not word.isdecimal())
 
 
-def _batches(log: LogDirectory, query: EntryQuery, tick: Progress = no_progress) -> Iterator[pa.RecordBatch]:
-    for split in _told(log.dialect.splits(log.disk, log.path, query), tick):
+def _known_files(log: LogDirectory, names: Sequence[str]) -> list[str]:
+    """The files that were named, each once, in the order of the inventory."""
+    listed = [file.name for file in log.dialect.inspect(log.disk, log.path).files if file.role != "foreign"]
+    for name in names:
+        if name not in listed and next(_fields(log, None, [name]), None) is None:
+            raise UsageError(
+                f"there is no file {name!r} in this log", file=log.path, advice=f"There are {_few(listed)}"
+            )
+    return [*(name for name in listed if name in names), *dict.fromkeys(n for n in names if n not in listed)]
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _FILES_NAMED_MAX} more" if len(names) > _FILES_NAMED_MAX else ""
+    return ", ".join(names[:_FILES_NAMED_MAX]) + more if names else "none"
+
+
+def _fields(log: LogDirectory, query: EntryQuery | None, files: Sequence[str] | None) -> Iterator[ByteField]:
+    """The bytes of the entries of a query, or all that there are; of all files, or of some."""
+    if files is None:
+        yield from log.dialect.explain(log.disk, log.path, query)
+    for name in files or ():
+        yield from log.dialect.explain(log.disk, log.path, query, ByteRange(name, 0, sys.maxsize))
+
+
+def _splits(log: LogDirectory, query: EntryQuery, files: Sequence[str] | None) -> list[Split]:
+    found = log.dialect.splits(log.disk, log.path, query)
+    return found if files is None else [split for split in found if split.file in files]
+
+
+def _batches(
+    log: LogDirectory, query: EntryQuery, files: Sequence[str] | None, tick: Progress = no_progress
+) -> Iterator[pa.RecordBatch]:
+    for split in _told(_splits(log, query, files), tick):
         yield from log.dialect.read_split(log.disk, log.path, split, query)
 
 
@@ -161,9 +202,11 @@ def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
         tick(done, total)
 
 
-def _reversed(log: LogDirectory, query: EntryQuery, tick: Progress) -> Iterator[pa.RecordBatch]:
+def _reversed(
+    log: LogDirectory, query: EntryQuery, files: Sequence[str] | None, tick: Progress
+) -> Iterator[pa.RecordBatch]:
     """From the last entry to the first; what is not asked for is not read."""
-    for split in _told(log.dialect.splits(log.disk, log.path, query)[::-1], tick):
+    for split in _told(_splits(log, query, files)[::-1], tick):
         yield from reversed_split(log, split, query)
 
 
@@ -194,23 +237,29 @@ def _show_rows(
 
 
 def _first_entries(
-    log: LogDirectory, query: EntryQuery, fields: Iterator[ByteField], limit: int
+    log: LogDirectory,
+    query: EntryQuery,
+    files: Sequence[str] | None,
+    fields: Iterator[ByteField],
+    limit: int,
 ) -> Iterator[ByteField]:
     """The fields up to the end of entry number `limit`."""
     if limit == 0:
         return
-    end = _end_of_entry(log, replace(query, payload=False), limit)
+    end = _end_of_entry(log, replace(query, payload=False), files, limit)
     for field in fields:
         if end is not None and field.file == end[0] and field.offset >= end[1]:
             return
         yield field
 
 
-def _end_of_entry(log: LogDirectory, query: EntryQuery, number: int) -> tuple[str, int] | None:
+def _end_of_entry(
+    log: LogDirectory, query: EntryQuery, files: Sequence[str] | None, number: int
+) -> tuple[str, int] | None:
     """File and offset behind that entry; None when there are fewer, or when damage comes first."""
     seen = 0
     try:
-        for rows in row_chunks(_batches(log, query), number):
+        for rows in row_chunks(_batches(log, query, files), number):
             seen += len(rows)
             if seen == number:
                 return rows[-1]["file"], rows[-1]["offset"] + rows[-1]["length"]
@@ -224,7 +273,8 @@ DUMP = Verb(
     summary="entries, filtered; --hex shows annotated bytes",
     description=(
         "Shows the entries of a log in log order. Changes nothing and works on a live directory. With --json "
-        "one object per line; with --hex every field with its offset, its bytes and its meaning. With --decode a field "
+        "one object per line. With --hex every byte of every file, field by field, with its offset and its meaning; "
+        "with a filter only the fields of those entries. With --decode a field "
         "`decoded` stands behind the payload: its value, or null where the payload cannot be read so."
     ),
     examples=(
@@ -232,6 +282,7 @@ DUMP = Verb(
         "flintlog dump queues --queue orders --decode json",
         "flintlog dump queues --from 100 --to 200 --stream orders",
         "flintlog dump queues --hex --limit 1",
+        "flintlog dump queues --hex --file tflux.metadata",
         "flintlog dump queues --json --no-payload",
     ),
     add_options=_add_options,

@@ -55,6 +55,12 @@ class EntryQuery:
     split_bytes: int = SPLIT_BYTES
 
     @property
+    def takes_all(self) -> bool:
+        """Does it leave no entry out?"""
+        given = (self.first, self.last, self.operations, self.streams, self.key)
+        return all(part is None for part in given)
+
+    @property
     def cut_bytes(self) -> int | None:
         """How large a piece may be; None: files are read whole, because behind damage nobody knows where one begins."""
         return self.split_bytes if self.on_damage == "fail" else None
@@ -147,9 +153,13 @@ class Dialect(Protocol):
         """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
 
     def explain(
-        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+        self, disk: Disk, path: str, query: EntryQuery | None = None, where: ByteRange | None = None
     ) -> Iterator[ByteField]:
-        """The bytes of the entries of `query`, field by field; with `where` of those that touch this range."""
+        """The bytes of the entries of `query`, field by field; with `where` of those that touch this range.
+
+        Without a query every byte of every file that the dialect knows, each in one field, in the order of the
+        inventory; damage is a field too. A file that goes away meanwhile is left out.
+        """
 
     def state_schema(self) -> pa.Schema:
         """The columns of `state`."""

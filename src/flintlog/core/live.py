@@ -7,7 +7,8 @@ later, so whoever sees such a thing looks again before saying that it is wrong.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from flintlog.core.finding import Finding, Severity
@@ -17,6 +18,16 @@ from flintlog.errors import DiskError, RefusedError
 
 _LOOKS_MAX = 5
 _PAUSE_SECONDS = 0.02
+
+
+@contextmanager
+def suppress_gone() -> Iterator[None]:
+    """What was removed while we look counts no more."""
+    try:
+        yield
+    except DiskError as error:
+        if error.errno != errno.ENOENT:
+            raise
 
 
 def look(

@@ -73,10 +73,12 @@ class Limestone:
         return EpochFollower()
 
     def explain(
-        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+        self, disk: Disk, path: str, query: EntryQuery | None = None, where: ByteRange | None = None
     ) -> Iterator[ByteField]:
         from flintlog.dialects.limestone import entries
 
+        if query is None:
+            return entries.explain_files(disk, path, where)
         return entries.explain(disk, path, query, where)
 
     def state_schema(self) -> pa.Schema:

@@ -6,17 +6,21 @@ A piece that does not hold what the plan said (damage, a file that went away) is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
+from flintlog.core.dialect import SPLIT_BYTES, ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
+from flintlog.core.explained import Span, asked, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.live import suppress_gone
 from flintlog.dialects.limestone import explain as fields
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
-from flintlog.dialects.limestone.judge import judge
+from flintlog.dialects.limestone.files import blobs
+from flintlog.dialects.limestone.judge import Tail, judge
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Around, Walk
 from flintlog.dialects.limestone.survey import Survey, damage_of, survey
@@ -59,7 +63,8 @@ def _cut(
         return
     start, around = 0, None
     while start < size:
-        walk, size = _walk_range(found, name, active, start, split_bytes, around)
+        view, walk = _walk_range(found, name, active, start, split_bytes, around)
+        size = len(view)
         place = (_NOWHERE, 0, 0) if around is None else (around.offset, around.epoch, around.kind)
         end = walk.stop.offset if walk.stop.reason == scan.PAUSED else size
         first = min(place[1], 2**63 - 1)
@@ -69,14 +74,14 @@ def _cut(
 
 def _walk_range(
     found: Survey, name: str, active: bool, start: int, split_bytes: int, around: Around | None
-) -> tuple[Walk, int]:
-    """The snippets of the range that begins at `start`, and the size of the file."""
+) -> tuple[memoryview, Walk]:
+    """The bytes and the snippets of the range that begins at `start`; the view is as long as the file."""
     upto = start + split_bytes + _SLACK
     while True:
         view = found.view(name, active=active, begin=start, end=upto)
         walk = scan.walk(view[:upto], start, start + split_bytes, around)
         if walk.stop.reason != scan.CUT or upto >= len(view):
-            return walk, len(view)
+            return view, walk
         upto += upto - start  # the last record is larger
 
 
@@ -114,12 +119,16 @@ class _Piece:
 
     def behind(self) -> tuple[int, Around | None]:
         """Where reading goes on behind the damage."""
-        snippets = self.walk.snippets
-        counted = snippets[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(self.durable))]
-        epoch = max(int(counted.epoch[-1]), 1) if len(counted) else 1
         if self.base:
             return len(self.view), None
-        return resumption(self.view, self.walk.stop.offset, epoch, self.durable)
+        return _resumption(self.view, self.walk, self.durable)
+
+
+def _resumption(view: memoryview, walk: Walk, durable: int) -> tuple[int, Around | None]:
+    snippets = walk.snippets
+    counted = snippets[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(durable))]
+    epoch = max(int(counted.epoch[-1]), 1) if len(counted) else 1
+    return resumption(view, walk.stop.offset, epoch, durable)
 
 
 def _first_piece(disk: Disk, path: str, split: Split) -> _Piece:
@@ -156,26 +165,138 @@ def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = 
         elsewhere = where is not None and not (
             where.file == split.file and where.touches(split.start, split.end - split.start)
         )
-        if elsewhere or split.damage is not None:
+        if not elsewhere and split.damage is None:
+            piece = _first_piece(disk, path, split)
+            yield from fields_of(split.file, piece.view, _piece_spans(piece, query, where))
+
+
+def _piece_spans(piece: _Piece, query: EntryQuery, where: ByteRange | None) -> Iterator[Span]:
+    snippets = piece.walk.snippets
+    seen = -1
+    for entries in scan.read_entries(piece.view, snippets, piece.start):
+        keep = tables.wanted(piece.view, entries, snippets, query)
+        if where is not None:
+            around = lay.MARKER_SIZE + lay.END_SIZE  # a marker is explained with the entries beside it
+            keep &= where.touches(entries.offset - around, entries.length + 2 * around)
+        for at in keep.nonzero()[0].tolist():
+            which = int(entries.snippet[at])
+            if which != seen:
+                yield from fields.explain_end(snippets, seen)
+                yield from fields.explain_begin(piece.view, snippets, which)
+            seen = which
+            yield from fields.explain_entry(piece.view, int(entries.offset[at]))
+    yield from fields.explain_end(snippets, seen)
+    if piece.tail is not None:
+        yield fields.explain_tail(piece.tail, len(piece.view))
+
+
+def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+    """Every byte of every file, field by field."""
+    found = survey(disk, path, walk=False)
+    listing = found.listing
+    active = {log.name for log in listing.logs if log.active}
+    logs = {
+        *listing.compacted,
+        lay.COMPACTED_PREVIOUS,
+        lay.SNAPSHOT_FILE,
+        *(log.name for log in listing.logs),
+    }
+    bases = logs - {log.name for log in listing.logs}
+    for name in _names(found, where):
+        if name in logs:
+            with suppress_gone():
+                yield from _explain_log(found, name, where, base=name in bases, active=name in active)
             continue
-        piece = _first_piece(disk, path, split)
-        snippets = piece.walk.snippets
-        seen = -1
-        for entries in scan.read_entries(piece.view, snippets, split.start):
-            keep = tables.wanted(piece.view, entries, snippets, query)
-            if where is not None:
-                around = lay.MARKER_SIZE + lay.END_SIZE  # a marker is explained with the entries beside it
-                keep &= where.touches(entries.offset - around, entries.length + 2 * around)
-            for at in keep.nonzero()[0].tolist():
-                which = int(entries.snippet[at])
-                if which != seen:
-                    yield from fields.explain_end(piece.view, snippets, seen, split.file)
-                    yield from fields.explain_begin(piece.view, snippets, which, split.file)
-                seen = which
-                yield from fields.explain_entry(piece.view, int(entries.offset[at]), split.file)
-        yield from fields.explain_end(piece.view, snippets, seen, split.file)
-        if piece.tail is not None:
-            yield fields.explain_tail(piece.view, piece.tail, split.file)
+        view = file_view(disk, path, name, copy=name == lay.EPOCH_FILE)
+        if view is not None and len(view):
+            yield from every_byte(name, view, _spans_of(found, name, view, where), where)
+
+
+def _names(found: Survey, where: ByteRange | None) -> list[str]:
+    """Every file in the order of the inventory, then the blobs; or the one that is asked for, if it is known."""
+    listing = found.listing
+    names = [*listing.manifests, *listing.catalogs, *listing.epochs, *listing.odd_epochs, *listing.compacted]
+    names += [lay.COMPACTED_PREVIOUS] if listing.previous is not None else []
+    names += [log.name for log in listing.logs]
+    names += [lay.SNAPSHOT_FILE] if listing.snapshot is not None else []
+    names += listing.scratch
+    if where is None or where.file.startswith(f"{lay.BLOB_DIRECTORY}/"):
+        names += map(lay.blob_path, sorted(blobs(found.disk, found.path)))
+    return names if where is None else [name for name in names if name == where.file]
+
+
+def _spans_of(found: Survey, name: str, view: memoryview, where: ByteRange | None) -> Iterator[Span]:
+    listing = found.listing
+    if name in listing.manifests:
+        return fields.explain_manifest(view, name)
+    if name in listing.catalogs:
+        return fields.explain_catalog(view, name, where)
+    if name in listing.epochs or name in listing.odd_epochs:
+        return fields.explain_epochs(view, name, where)
+    if name in listing.scratch:
+        return leftover(len(view))
+    return fields.explain_blob(view, name)
+
+
+def _explain_log(
+    found: Survey, name: str, where: ByteRange | None, *, base: bool, active: bool
+) -> Iterator[ByteField]:
+    """A file of records, a range at a time; behind damage reading goes on where it can."""
+    start, around, size = 0, None, 1
+    while start < size and (where is None or start < where.end):
+        view, walk = _walk_range(found, name, active, start, SPLIT_BYTES, around)
+        size, end = len(view), walk.stop.offset
+        tail, following = None, _around(walk)
+        if not walk.stop.good:
+            view = found.view(name, active=active)
+            tail, end, following = _behind(found, view, walk, base=base)
+        part = ByteRange(name, start, end)
+        if where is not None:
+            part = ByteRange(name, max(start, where.begin), min(end, where.end))
+        if part.begin < part.end:
+            spans = _log_spans(view, walk, start, part, inside=around is not None)
+            tails = [fields.explain_tail(tail, end)] if tail is not None and tail.offset < end else []
+            yield from every_byte(name, view[:end], chain(spans, tails), part)
+        if tail is not None and tail.offset == end and asked(where, end, end):
+            yield from fields_of(
+                name, view, [fields.explain_tail(tail, end)]
+            )  # only the marker before it is gone
+        start, around = end, following
+
+
+def _behind(found: Survey, view: memoryview, walk: Walk, *, base: bool) -> tuple[Tail, int, Around | None]:
+    """What stands where a walk stopped, where it ends, and the snippet around what follows."""
+    durable = lay.NUMBER_MAX if base else found.durable
+    tail = judge(view, walk, durable, end_markers=found.end_markers or base)
+    assert tail is not None
+    if base or tail.torn:
+        return tail, len(view), None
+    start, around = _resumption(view, walk, durable)
+    return tail, start, around
+
+
+def _log_spans(view: memoryview, walk: Walk, start: int, where: ByteRange, *, inside: bool) -> Iterator[Span]:
+    """The markers and the entries of a range in the order of the file; `inside` a snippet, the first began before."""
+    snippets = walk.snippets
+    begins = snippets.offset.copy()
+    begins[: int(inside)] = _NOWHERE
+    ends = np.where(snippets.closed == 1, snippets.end - lay.END_SIZE, _NOWHERE)
+    offsets, lengths = [], []
+    for entries in scan.read_entries(view, snippets, start, walk.stop.offset):
+        keep = where.touches(entries.offset, entries.length)
+        offsets.append(entries.offset[keep])
+        lengths.append(entries.length[keep])
+    places = np.concatenate([begins, ends, *offsets])
+    markers = [np.full(len(begins), lay.MARKER_SIZE), np.full(len(ends), lay.END_SIZE)]
+    keep = (places >= 0) & where.touches(places, np.concatenate([*markers, *lengths]))
+    chosen = np.flatnonzero(keep)
+    for item in chosen[np.argsort(places[chosen], kind="stable")].tolist():
+        if item < len(begins):
+            yield from fields.explain_begin(view, snippets, item)
+        elif item < len(begins) + len(ends):
+            yield from fields.explain_end(snippets, item - len(begins))
+        else:
+            yield from fields.explain_entry(view, int(places[item]))
 
 
 def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:

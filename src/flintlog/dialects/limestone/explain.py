@@ -1,52 +1,68 @@
-"""The bytes of a log field by field, for a person who looks at a hex dump."""
+"""The bytes of a directory field by field, for a person who looks at a hex dump."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from flintlog.core.dialect import ByteField
+from flintlog.core.dialect import ByteRange
+from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.finding import Severity
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.judge import Tail
 from flintlog.dialects.limestone.scan import Snippets
+from flintlog.errors import DamageError
 
-_BYTES_SHOWN = 64
-_FIELD_BYTES_MAX = 1 << 16
+_MEMBER = re.compile(
+    rb'"(format_version|instance_uuid|persistent_format_version)"\s*:\s*("[^"]*"|[0-9]+)\s*,?'
+)
+_MEMBERS = {
+    b"format_version": "the form of this file is {}",
+    b"instance_uuid": "the instance is {}",
+    b"persistent_format_version": "the files of the directory have version {}",
+}
+_LINES = {
+    "COMPACTED_FILE": "{} counts",
+    "DETACHED_PWAL": "{} was taken in by a compaction",
+    "MAX_EPOCH_ID": "the compacted files hold what is durable up to epoch {}",
+    "MAX_BLOB_ID": "{} is the largest blob number so far",
+}
 
 
-def explain_begin(view: memoryview, snippets: Snippets, which: int, file: str) -> Iterator[ByteField]:
+# Logs, compacted files, the snapshot
+
+
+def explain_begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
     """The begin marker of a snippet."""
     at = int(snippets.offset[which])
     dead = int(snippets.kind[which]) == lay.INVALIDATED
     meaning = "a snippet begins that does not count" if dead else "a snippet begins"
-    yield ByteField(file, at, bytes(view[at : at + 1]), "type", f"{view[at]}: {meaning}")
-    yield ByteField(file, at + 1, bytes(view[at + 1 : at + 9]), "epoch", str(int(snippets.epoch[which])))
+    yield Span(at, at + 1, "type", f"{view[at]}: {meaning}")
+    yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(int(snippets.epoch[which])))
 
 
-def explain_end(view: memoryview, snippets: Snippets, which: int, file: str) -> Iterator[ByteField]:
+def explain_end(snippets: Snippets, which: int) -> Iterator[Span]:
     """The end marker of a snippet, where it has one."""
     if which < 0 or not snippets.closed[which]:
         return
     at = int(snippets.end[which]) - lay.END_SIZE
-    yield ByteField(file, at, bytes(view[at : at + 1]), "type", "3: the snippet ends")
-    yield ByteField(file, at + 1, bytes(view[at + 1 : at + 9]), "epoch", str(int(snippets.end_epoch[which])))
-    yield ByteField(file, at + 9, bytes(view[at + 9 : at + 10]), "checksum type", "1: none")
+    yield Span(at, at + 1, "type", "3: the snippet ends")
+    yield Span(at + 1, at + 9, "epoch", str(int(snippets.end_epoch[which])))
+    yield Span(at + 9, at + lay.END_SIZE, "checksum type", "1: none")
 
 
-def explain_entry(view: memoryview, offset: int, file: str) -> Iterator[ByteField]:
-    """One entry; of a long key or value the beginning."""
+def explain_entry(view: memoryview, offset: int) -> Iterator[Span]:
+    """One entry."""
     at = offset
 
-    def field(size: int, name: str, meaning: str) -> ByteField:
+    def field(size: int, name: str, meaning: str) -> Span:
         nonlocal at
-        found = ByteField(file, at, bytes(view[at : at + min(size, _FIELD_BYTES_MAX)]), name, meaning)
-        at += size
-        return found
+        begin, at = at, at + size
+        return Span(begin, at, name, meaning)
 
     def number(size: int) -> int:
         return int.from_bytes(view[at : at + size], "little")
-
-    def shown(size: int) -> str:
-        return repr(bytes(view[at : at + min(size, _BYTES_SHOWN)]))[1:]
 
     kind = int(view[at])
     yield field(1, "type", f"{kind}: {lay.OPERATIONS[kind]}")
@@ -60,11 +76,11 @@ def explain_entry(view: memoryview, offset: int, file: str) -> Iterator[ByteFiel
         yield field(4, "value length", f"{values} bytes")
     yield field(8, "storage", str(number(8)))
     if of_keys:
-        yield field(keys, "key", shown(keys))
+        yield field(keys, "key", shown(view, at, at + keys))
     yield field(8, "major", f"version {number(8)}")
     yield field(8, "minor", str(number(8)))
     if kind in (lay.PUT, lay.PUT_BLOBS):
-        yield field(values, "value", shown(values))
+        yield field(values, "value", shown(view, at, at + values))
     if kind == lay.PUT_BLOBS:
         count = number(4)
         yield field(4, "blob count", str(count))
@@ -72,8 +88,89 @@ def explain_entry(view: memoryview, offset: int, file: str) -> Iterator[ByteFiel
             yield field(8, "blob", lay.blob_path(number(8)))
 
 
-def explain_tail(view: memoryview, tail: Tail, file: str) -> ByteField:
-    """What stands where the records cannot be read on."""
+def explain_tail(tail: Tail, end: int) -> Span:
+    """What stands where the records cannot be read on, up to `end`."""
     word = "torn" if tail.torn else "damage"
-    shown = bytes(view[tail.offset : tail.offset + _BYTES_SHOWN])
-    return ByteField(file, tail.offset, shown, word, f"{tail.message}; expected {tail.expected}")
+    return Span(tail.offset, end, word, f"{tail.message}; expected {tail.expected}")
+
+
+# Epoch files
+
+
+def explain_epochs(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+    """Which epochs are durable, record by record."""
+    _, finding = read_epochs(view, name)
+    good = len(view) if finding is None or finding.offset is None else finding.offset
+    begin, end = (0, good) if where is None else (where.begin // lay.MARKER_SIZE * lay.MARKER_SIZE, where.end)
+    for at in range(begin, min(end, good), lay.MARKER_SIZE):
+        yield Span(at, at + 1, "type", "4: an epoch is durable")
+        yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(lay.decode_marker(view, at)))
+    if finding is not None:
+        word = "torn" if finding.severity is Severity.REPAIRABLE else "damage"
+        yield Span(good, len(view), word, f"{finding.message}; expected {finding.expected}")
+
+
+# Manifest and catalog
+
+
+def explain_manifest(view: memoryview, name: str) -> Iterator[Span]:
+    """The text, cut behind each member."""
+    raw = bytes(view[: lay.MANIFEST_SIZE_MAX])
+    try:
+        lay.decode_manifest(raw, name)
+    except DamageError as error:
+        yield damage(0, len(view), f"{error.message} ({error.found})", error.expected)
+        return
+    found = list(_MEMBER.finditer(raw))
+    ends = [*(match.end() for match in found[:-1]), len(view)]
+    at = 0
+    for match, end in zip(found, ends, strict=True):
+        value = match[2].strip(b'"').decode("utf-8", "replace")
+        yield Span(at, end, match[1].decode(), shortened(_MEMBERS[match[1]].format(value)))
+        at = end
+
+
+def explain_catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+    """Line by line; behind a line that is none, nothing counts."""
+    raw = bytes(view[: lay.CATALOG_SIZE_MAX])
+    problem, good = None, len(raw)
+    try:
+        lay.decode_catalog(raw, name)
+    except DamageError as error:
+        problem, good = error, error.offset or 0
+    at = 0
+    while at < good:
+        end = raw.find(b"\n", at, good) + 1 or good
+        if asked(where, at, end):
+            word, meaning = _line(raw[at:end])
+            yield Span(at, end, word, meaning)
+        footer = raw[at:end].rstrip(b"\n") == lay.CATALOG_FOOTER.encode()
+        at = end
+        if footer:
+            break
+    if problem is not None:
+        if at < len(view):
+            yield damage(at, len(view), f"{problem.message}: {problem.found}", problem.expected)
+    elif at < len(view):
+        yield Span(at, len(view), "rest", "behind the footer; ignored")
+
+
+def _line(raw: bytes) -> tuple[str, str]:
+    word, *values = raw.decode("utf-8", "replace").split() or ["line"]
+    if word in _LINES and values:
+        return word, shortened(_LINES[word].format(values[0]))
+    known = {
+        lay.CATALOG_HEADER: ("header", "a catalog begins"),
+        lay.CATALOG_FOOTER: ("footer", "the catalog is whole"),
+    }
+    return known.get(word, ("line", "empty; ignored"))
+
+
+# Blobs
+
+
+def explain_blob(view: memoryview, name: str) -> Iterator[Span]:
+    """One value."""
+    number = int(name.rpartition("/")[2].partition(".")[0], 16)
+    meaning = f"blob {number}, {len(view)} bytes: {shown(view)}"
+    yield Span(0, len(view), "blob", meaning)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
+from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import event_fields, scan, tables
@@ -177,16 +178,19 @@ def _log(
 ) -> tuple[memoryview, LogScan | None, Fields | None, Damage | None]:
     """A log with its events and their fields, and what is wrong with it."""
     view = _view(disk, path, split)
-    checked = split.file == lay.OPERATIONS_FILE
+    return view, *_read_log(view, checked=split.file == lay.OPERATIONS_FILE)
+
+
+def _read_log(view: memoryview, *, checked: bool) -> tuple[LogScan | None, Fields | None, Damage | None]:
     if not len(view) and not checked:
-        return view, None, None, None  # never begun
+        return None, None, None  # never begun
     try:
         log = scan.scan_log(view, checked=checked)
     except MalformedError as problem:
         message = f"16 bytes of header: {problem.message}"
-        return view, None, None, Damage(f"log-{problem.code}", message, "a header", f"{len(view)} bytes")
+        return None, None, Damage(f"log-{problem.code}", message, "a header", f"{len(view)} bytes")
     parsed = event_fields.read_fields(view, log.events, checked=checked)
-    return view, log, parsed, scan.judge_log(view, log, checked=checked)
+    return log, parsed, scan.judge_log(view, log, checked=checked)
 
 
 def _decides(disk: Disk, path: str, name: str) -> bool:
@@ -256,74 +260,132 @@ def _gone(place: str) -> RefusedError:
 def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, query):
-        if where is not None and where.file != split.file:
+        if where is not None and not (
+            where.file == split.file and where.touches(split.start, split.end - split.start)
+        ):
             continue
-        if split.file == lay.SNAPSHOT_FILE:
-            yield from _explain_descriptors(disk, path, split, query, where)
-        elif split.file in _LOGS:
-            yield from _explain_events(disk, path, split, query, where)
-        elif where is None or where.touches(split.start, split.end - split.start):
-            yield from _explain_records(disk, path, split, query, where)
+        view = _view(disk, path, split)
+        base = 0 if _is_whole(split.file) else split.start
+        yield from fields_of(split.file, view, _spans(split, view, query, where), base=base)
 
 
-def _explain_descriptors(
-    disk: Disk, path: str, split: Split, query: EntryQuery, where: ByteRange | None
-) -> Iterator[ByteField]:
-    view = _view(disk, path, split)
+def _is_whole(name: str) -> bool:
+    """Is this a file that is read at once? The others hold records."""
+    return name in (lay.SNAPSHOT_FILE, *_LOGS)
+
+
+def _spans(split: Split, view: memoryview, query: EntryQuery, where: ByteRange | None) -> Iterator[Span]:
+    if split.file == lay.SNAPSHOT_FILE:
+        return _descriptor_spans(view, query, where)
+    if split.file in _LOGS:
+        return _event_spans(view, query, where, checked=split.file == lay.OPERATIONS_FILE)
+    ordered = _operation(split) == tables.SESSION
+    return _record_spans(view, split.start, split.context[0], query, where, ordered=ordered)
+
+
+def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+    """Every byte of every file, field by field."""
+    found = survey(disk, path, examine_bytes=0)
+    listing, machine = found.listing, found.machine
+    described = [file.name for _, chain in sorted(machine.chains.items()) for file in chain]
+    names = [name for name in described if name in listing.data]
+    names += [name for name in listing.data if name not in machine.files]
+    names += [name for name in (lay.SNAPSHOT_FILE, *_LOGS, lay.EXHAUSTED_FILE) if name in listing.known]
+    for name in (*names, *listing.scratch):
+        if where is not None and where.file != name:
+            continue
+        file = machine.files.get(name)
+        view = file_view(disk, path, name, copy=_is_whole(name) or (file is not None and file.written))
+        if view is not None and len(view):
+            yield from every_byte(name, view, _file_spans(found, name, view, where), where)
+
+
+def _file_spans(found: Survey, name: str, view: memoryview, where: ByteRange | None) -> Iterator[Span]:
+    """A whole file; what stands behind the length that is told of it does not count."""
+    if name in found.listing.scratch:
+        yield from leftover(len(view))
+    elif _is_whole(name):
+        yield from _spans(Split(name, 0, len(view), 0, None), view, EntryQuery(), where)
+    else:
+        file = found.machine.files.get(name)
+        end = len(view) if file is None else min(file.length, len(view))
+        if name == lay.EXHAUSTED_FILE:
+            end = min(found.machine.exhausted, len(view))
+        yield from _record_spans(
+            view[:end], 0, 0, EntryQuery(), where, ordered=name != lay.EXHAUSTED_FILE, on=True
+        )
+        if end < len(view):
+            yield Span(
+                end, len(view), "rest", "behind the length that the descriptors tell; it does not count"
+            )
+
+
+def _descriptor_spans(view: memoryview, query: EntryQuery, where: ByteRange | None) -> Iterator[Span]:
     found, error = _descriptors(view)
     for begin, length, item in found:
         if where is not None and not where.touches(begin, length):
             continue
         term, index = np.array([item.last_id.term], np.uint64), np.array([item.last_id.index], np.uint64)
         if tables.between(term, index, query).all():
-            yield from fields.explain_descriptor(view, begin, split.file)
+            yield from fields.explain_descriptor(view, begin)
     if error is not None:
-        yield fields.explain_damage(view, error.offset or 0, error.message, split.file)
+        yield from fields.explain_damage(error.offset or 0, len(view), error.message)
 
 
-def _explain_events(
-    disk: Disk, path: str, split: Split, query: EntryQuery, where: ByteRange | None
-) -> Iterator[ByteField]:
-    view, log, parsed, damage = _log(disk, path, split)
+def _event_spans(
+    view: memoryview, query: EntryQuery, where: ByteRange | None, *, checked: bool
+) -> Iterator[Span]:
+    log, parsed, damage = _read_log(view, checked=checked)
+    end = 0
     if log is not None and parsed is not None:
-        yield from fields.explain_log_header(view, split.file)
+        yield from fields.explain_log_header(view)
         keep = tables.wanted_events(view, log.events, parsed, query)
+        ends = log.events.payload + log.events.length
+        begins = np.concatenate([[lay.LOG_HEADER_SIZE], ends[:-1]])[
+            : len(ends)
+        ]  # zeros belong to what follows
         if where is not None:
-            keep &= where.touches(
-                log.events.offset, log.events.payload + log.events.length - log.events.offset
-            )
+            keep &= where.touches(begins, ends - begins)
         for row in np.flatnonzero(keep).tolist():
-            before = log.events.end(row - 1) if row else lay.LOG_HEADER_SIZE
-            begin, end = int(log.events.offset[row]), log.events.end(row)
+            begin = int(log.events.offset[row])
             yield from fields.explain_event(
-                view, before, begin, end, split.file, checked=split.file == _LOGS[1]
+                view, int(begins[row]), begin, log.events.end(row), checked=checked
             )
         end = log.events.end(len(log.events) - 1) if len(log.events) else lay.LOG_HEADER_SIZE
         if damage is None and end < len(view):
-            yield fields.explain_reserve(view, end, split.file)
+            yield fields.explain_reserve(view, end)
     if damage is not None:
-        at = log.stop.offset if log is not None else 0
-        yield fields.explain_damage(view, at, f"{damage.message}; expected {damage.expected}", split.file)
+        yield from fields.explain_damage(end, len(view), damage.message, damage.expected)
 
 
-def _explain_records(
-    disk: Disk, path: str, split: Split, query: EntryQuery, where: ByteRange | None
-) -> Iterator[ByteField]:
-    buffer = _view(disk, path, split)
-    ordered = _operation(split) == tables.SESSION
-    before = split.context[0] if ordered else 0
-    for records, stop in scan.record_batches(buffer, before=before, ordered=ordered):
-        keep = tables.wanted_records(records, query)
-        if where is not None:
-            keep &= where.touches(split.start + records.offset, records.size)
-        for at in records.offset[keep].tolist():
-            yield from fields.explain_record(buffer, at, split.start, split.file)
-        before = int(records.replay_time[-1]) if len(records) and ordered else before
-        if stop is not None and not stop.good:
-            damage = scan.judge_records(buffer, stop, before, written=False)
-            assert damage is not None
-            message = f"{damage.message}; expected {damage.expected}"
-            yield fields.explain_damage(buffer, stop.offset, message, split.file, split.start)
+def _record_spans(
+    buffer: memoryview,
+    base: int,
+    before: int,
+    query: EntryQuery,
+    where: ByteRange | None,
+    *,
+    ordered: bool,
+    on: bool = False,
+) -> Iterator[Span]:
+    """The records of a piece that begins at `base`; `on`: behind damage too, where good ones follow."""
+    at = 0
+    while at >= 0:
+        stop = None
+        for records, stop in scan.record_batches(buffer, at, None, before, ordered=ordered):  # noqa: B007
+            keep = tables.wanted_records(records, query)
+            if where is not None:
+                keep &= where.touches(base + records.offset, records.size)
+            for offset in records.offset[keep].tolist():
+                yield from fields.explain_record(buffer, offset, base)
+            before = int(records.replay_time[-1]) if len(records) and ordered else before
+        assert stop is not None
+        damage = scan.judge_records(buffer, stop, before, written=False)
+        if damage is None:
+            return
+        at = scan.record_behind(buffer, stop.offset, before) if on else -1
+        end = base + (at if at >= 0 else len(buffer))
+        yield from fields.explain_damage(base + stop.offset, end, damage.message, damage.expected)
 
 
 # State

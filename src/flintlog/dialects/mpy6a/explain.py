@@ -5,59 +5,56 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from flintlog.core.dialect import ByteField
+from flintlog.core.explained import Span, damage, shown
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.tables import OPERATIONS
 
-_BYTES_SHOWN = 64
 _FLAGS = {0: "neither written nor read", 1: "written", 2: "read", 3: "written and read"}
 
 
 class _Cursor:
     """Goes through bytes and names what it takes. Offsets count from `base`."""
 
-    def __init__(self, view: memoryview, at: int, file: str, end: int, base: int = 0) -> None:
+    def __init__(self, view: memoryview, at: int, end: int, base: int = 0) -> None:
         self.view = view
         self.at = at
         self.end = end
-        self._file = file
-        self._base = base
+        self.base = base
 
-    def take(self, size: int, name: str, meaning: str) -> ByteField:
+    def take(self, size: int, name: str, meaning: str) -> Span:
         begin, self.at = self.at, min(self.at + size, self.end)
-        return ByteField(self._file, self._base + begin, bytes(self.view[begin : self.at]), name, meaning)
+        return Span(self.base + begin, self.base + self.at, name, meaning)
 
-    def number(self, size: int, name: str, meaning: str = "{}", *, signed: bool = False) -> ByteField:
+    def number(self, size: int, name: str, meaning: str = "{}", *, signed: bool = False) -> Span:
         value = int.from_bytes(self.view[self.at : self.at + size], "little", signed=signed)
         if self.at + size > self.end:
             raise MalformedError("cut", f"the bytes end inside {name}")
         return self.take(size, name, meaning.format(value))
 
-    def uvarint(self, name: str, meaning: str = "{}") -> tuple[int, ByteField]:
+    def uvarint(self, name: str, meaning: str = "{}") -> tuple[int, Span]:
         value, end = lay.read_uvarint(self.view[: self.end], self.at)
         return value, self.take(end - self.at, name, meaning.format(value))
 
-    def moment(self, name: str) -> ByteField:
+    def moment(self, name: str) -> Span:
         value = int.from_bytes(self.view[self.at : self.at + 8], "little")
         return self.number(8, name, f"{{}}{_moment(value)}")
 
-    def state_id(self, name: str, meaning: str) -> ByteField:
+    def state_id(self, name: str, meaning: str) -> Span:
         found = lay.read_state_id(self.view[: self.end], self.at)
         return self.take(16, name, f"{meaning} {found}")
 
-    def name(self) -> Iterator[ByteField]:
+    def name(self) -> Iterator[Span]:
         size, field = self.uvarint("name length")
         yield field
         if size:
             text = bytes(self.view[self.at : min(self.at + size, self.end)])
             yield self.take(size, "name", text.decode("ascii", "backslashreplace"))
 
-    def data(self, name: str = "data") -> Iterator[ByteField]:
+    def data(self, name: str = "data") -> Iterator[Span]:
         if self.at < self.end:
-            shown = bytes(self.view[self.at : min(self.at + _BYTES_SHOWN, self.end)])
-            yield self.take(self.end - self.at, name, repr(shown)[1:])
+            yield self.take(self.end - self.at, name, shown(self.view, self.at, self.end))
 
 
 def _moment(value: int) -> str:
@@ -69,19 +66,19 @@ def _moment(value: int) -> str:
 # Records
 
 
-def explain_record(view: memoryview, at: int, base: int, file: str) -> Iterator[ByteField]:
+def explain_record(view: memoryview, at: int, base: int) -> Iterator[Span]:
     """One record; `base` is where `view` begins in the file."""
-    yield from _record(_Cursor(view, at, file, len(view), base))
+    yield from _record(_Cursor(view, at, len(view), base))
 
 
-def _record(cursor: _Cursor) -> Iterator[ByteField]:
+def _record(cursor: _Cursor) -> Iterator[Span]:
     yield cursor.moment("replay time")
     yield cursor.state_id("session id", "session")
     yield cursor.number(4, "topic", signed=True)
     yield cursor.uvarint("attempts")[1]
     size, field = cursor.uvarint("data length", "{} bytes")
     yield field
-    inner = _Cursor(cursor.view, cursor.at, cursor._file, min(cursor.at + size, cursor.end), cursor._base)
+    inner = _Cursor(cursor.view, cursor.at, min(cursor.at + size, cursor.end), cursor.base)
     yield from inner.data()
     cursor.at = inner.at
 
@@ -89,11 +86,11 @@ def _record(cursor: _Cursor) -> Iterator[ByteField]:
 # Descriptors
 
 
-def explain_descriptor(view: memoryview, at: int, file: str) -> Iterator[ByteField]:
-    yield from _descriptor(_Cursor(view, at, file, len(view)))
+def explain_descriptor(view: memoryview, at: int) -> Iterator[Span]:
+    yield from _descriptor(_Cursor(view, at, len(view)))
 
 
-def _descriptor(cursor: _Cursor) -> Iterator[ByteField]:
+def _descriptor(cursor: _Cursor) -> Iterator[Span]:
     yield from cursor.name()
     yield cursor.state_id("id", "created by operation")
     yield cursor.state_id("last id", "last touched by operation")
@@ -106,17 +103,15 @@ def _descriptor(cursor: _Cursor) -> Iterator[ByteField]:
 # Events
 
 
-def explain_log_header(view: memoryview, file: str) -> Iterator[ByteField]:
-    cursor = _Cursor(view, 0, file, len(view))
+def explain_log_header(view: memoryview) -> Iterator[Span]:
+    cursor = _Cursor(view, 0, len(view))
     yield cursor.number(8, "frame size", "{} bytes")
     yield cursor.number(8, "greatest payload", "{} bytes")
 
 
-def explain_event(
-    view: memoryview, before: int, begin: int, end: int, file: str, *, checked: bool
-) -> Iterator[ByteField]:
+def explain_event(view: memoryview, before: int, begin: int, end: int, *, checked: bool) -> Iterator[Span]:
     """One event, and the zeros in front of it; `before` is where the event before it ends."""
-    cursor = _Cursor(view, before, file, end)
+    cursor = _Cursor(view, before, end)
     if before < begin:
         yield cursor.take(begin - before, "padding", f"{begin - before} zeros up to the end of the frame")
     yield cursor.state_id("state id", "operation")
@@ -133,7 +128,7 @@ def explain_event(
         yield cursor.take(ops.CHECKSUM_SIZE, "checksum", "CRC-32/MPEG-2 of the event; fits")
 
 
-def _payload(cursor: _Cursor) -> Iterator[ByteField]:
+def _payload(cursor: _Cursor) -> Iterator[Span]:
     code = int.from_bytes(cursor.view[cursor.at : cursor.at + 4], "little")
     known = OPERATIONS.get(code)
     yield cursor.number(4, "code", f"{{}}: {known or 'not the code of an operation'}")
@@ -167,7 +162,7 @@ def _payload(cursor: _Cursor) -> Iterator[ByteField]:
         yield from _on_file(cursor, code)
 
 
-def _on_file(cursor: _Cursor, code: int) -> Iterator[ByteField]:
+def _on_file(cursor: _Cursor, code: int) -> Iterator[Span]:
     if code in (lay.STOP_WRITING, lay.DELETE, lay.OPEN_TO_READ, lay.SHIFT):
         yield from cursor.name()
         if code == lay.SHIFT:
@@ -179,18 +174,18 @@ def _on_file(cursor: _Cursor, code: int) -> Iterator[ByteField]:
     yield from _records(cursor)
 
 
-def _place(cursor: _Cursor) -> Iterator[ByteField]:
+def _place(cursor: _Cursor) -> Iterator[Span]:
     yield from cursor.name()
     yield cursor.uvarint("offset", "byte {}")[1]
     yield cursor.uvarint("size", "{} bytes")[1]
 
 
-def _records(cursor: _Cursor) -> Iterator[ByteField]:
+def _records(cursor: _Cursor) -> Iterator[Span]:
     while cursor.at < cursor.end:
         yield from _record(cursor)
 
 
-def _base(cursor: _Cursor) -> Iterator[ByteField]:
+def _base(cursor: _Cursor) -> Iterator[Span]:
     yield cursor.uvarint("open sessions")[1]
     places, field = cursor.uvarint("places", "{} that are done with")
     yield field
@@ -209,12 +204,12 @@ def _base(cursor: _Cursor) -> Iterator[ByteField]:
 # What is no entry
 
 
-def explain_reserve(view: memoryview, at: int, file: str) -> ByteField:
+def explain_reserve(view: memoryview, at: int) -> Span:
     """Zeros behind the last event of an operation log."""
-    shown = bytes(view[at : at + _BYTES_SHOWN])
-    return ByteField(file, at, shown, "reserve", f"{len(view) - at} zeros, written ahead")
+    return Span(at, len(view), "reserve", f"{len(view) - at} zeros, written ahead")
 
 
-def explain_damage(view: memoryview, at: int, message: str, file: str, base: int = 0) -> ByteField:
+def explain_damage(at: int, end: int, message: str, expected: str | None = None) -> Iterator[Span]:
     """What stands where the entries cannot be read on."""
-    return ByteField(file, base + at, bytes(view[at : at + _BYTES_SHOWN]), "damage", message)
+    if at < end:
+        yield damage(at, end, message, expected)

@@ -81,10 +81,12 @@ class Taskflux:
         return Numbered(self, _data, "LSN")
 
     def explain(
-        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+        self, disk: Disk, path: str, query: EntryQuery | None = None, where: ByteRange | None = None
     ) -> Iterator[ByteField]:
         from flintlog.dialects.taskflux import entries
 
+        if query is None:
+            return entries.explain_files(disk, _data(disk, path), where)
         return entries.explain(disk, _data(disk, path), _check(query), where)
 
     def state_schema(self) -> pa.Schema:

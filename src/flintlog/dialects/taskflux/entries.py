@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
+from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.live import suppress_gone
 from flintlog.core.position import span
 from flintlog.dialects.taskflux import explain as fields
 from flintlog.dialects.taskflux import files, tables
@@ -172,13 +174,52 @@ def explain(disk: Disk, data: str, query: EntryQuery, where: ByteRange | None = 
         if where is not None and where.file != split.file:
             continue
         segment = _read(disk, data, split, layout)
-        if where is None or where.begin < lay.SEGMENT_HEADER_SIZE:
-            yield from fields.explain_header(segment)
-        for at in _places(segment, query, layout, where):
-            yield from fields.explain_record(segment, at, layout)
-        behind = query.last is None or query.last[0] > segment.last
-        if behind and (where is None or where.end > segment.end):
-            yield from fields.explain_end(segment)
+        yield from fields_of(split.file, segment.view, _segment_spans(segment, query, layout, where))
+
+
+def _segment_spans(
+    segment: Segment, query: EntryQuery, layout: Layout, where: ByteRange | None
+) -> Iterator[Span]:
+    if where is None or where.begin < lay.SEGMENT_HEADER_SIZE:
+        yield from fields.explain_header(segment)
+    for at in _places(segment, query, layout, where):
+        yield from fields.explain_record(segment, at, layout)
+    behind = query.last is None or query.last[0] > segment.last
+    if behind and (where is None or where.end > segment.end):
+        yield from fields.explain_end(segment)
+
+
+def explain_files(disk: Disk, data: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+    """Every byte of every file, field by field."""
+    layout = files.layout_at(disk, data)
+    listing = files.list_files(disk, data)
+    newest = listing.segments[-1] if listing.segments else None
+    for file in listing.segments:
+        if where is None or where.file == file.name:
+            with suppress_gone():
+                segment = files.read_segment(disk, data, file, layout, newest=file is newest)
+                spans = _segment_spans(segment, EntryQuery(), layout, where)
+                yield from every_byte(file.name, segment.view, spans, where)
+    known = (lay.METADATA_FILE, lay.SNAPSHOT_FILE, lay.SETTINGS_FILE, lay.IGNORED_FILE, *listing.scratch)
+    for name in known:
+        view = file_view(disk, data, name) if where is None or where.file == name else None
+        if view is not None:
+            yield from every_byte(name, view, _spans_of(name, view, layout, where), where)
+
+
+def _spans_of(name: str, view: memoryview, layout: Layout, where: ByteRange | None) -> Iterator[Span]:
+    if not len(view):
+        return
+    if name == lay.METADATA_FILE:
+        yield from fields.explain_metadata(view, layout)
+    elif name == lay.SNAPSHOT_FILE:
+        yield from fields.explain_snapshot(view, layout, where)
+    elif name == lay.SETTINGS_FILE:
+        yield from fields.explain_settings(view)
+    elif name == lay.IGNORED_FILE:
+        yield Span(0, len(view), "rest", "nobody reads this file")
+    else:
+        yield from leftover(len(view))
 
 
 def _places(segment: Segment, query: EntryQuery, layout: Layout, where: ByteRange | None) -> list[int]:

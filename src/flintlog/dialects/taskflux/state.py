@@ -20,6 +20,7 @@ from flintlog.errors import DamageError
 Ints = NDArray[np.int64]
 
 _RECORD_SIZE_MIN = 20  # of a record in a snapshot
+_PLACES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,21 @@ def read_base(buffer: memoryview, start: int, end: int, index: int, term: int) -
     if lay.DEFAULT_QUEUE not in queues:
         raise DamageError("the snapshot has no default queue", code="snapshot-no-default")
     return Base(index, term, tuple(queues.values()), buffer)
+
+
+def record_places(body: memoryview, at: int, count: int) -> tuple[Ints, Ints, int]:
+    """Where the payloads of up to `count` records from `at` on begin and end, and the offset behind the records.
+
+    Fewer than `count` come where the state ends inside one, or when there are very many.
+    """
+    count = min(count, (len(body) - at) // _RECORD_SIZE_MIN, _PLACES_MAX)
+    begin = at
+    while True:
+        ids, keys, payloads, lengths = (np.empty(count, np.int64) for _ in range(4))
+        at = _snapshot_records.run(len(body) - begin, body, begin, len(body), ids, keys, payloads, lengths)
+        if at >= 0:
+            return payloads, payloads + lengths, at
+        count //= 2
 
 
 def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int]:

@@ -77,10 +77,12 @@ class Zmqraft:
         return Numbered(self, _peer, "index")
 
     def explain(
-        self, disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+        self, disk: Disk, path: str, query: EntryQuery | None = None, where: ByteRange | None = None
     ) -> Iterator[ByteField]:
         from flintlog.dialects.zmqraft import entries
 
+        if query is None:
+            return entries.explain_files(disk, _peer(disk, path), where)
         return entries.explain(disk, _peer(disk, path), _check(query), where)
 
     def state_schema(self) -> pa.Schema:

@@ -16,13 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
+from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import explain as fields
+from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan, tables
-from flintlog.dialects.zmqraft.files import read_head
+from flintlog.dialects.zmqraft.files import list_files, read_head
 from flintlog.dialects.zmqraft.scan import Damage, Table
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF
 from flintlog.dialects.zmqraft.survey import IndexRead, Survey, glance, survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
@@ -136,19 +139,49 @@ def _whole(query: EntryQuery) -> EntryQuery:
 def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, _whole(query)):
-        if where is not None and where.file != split.file:
+        if where is None or where.file == split.file:
+            view, table, _, _ = _read(disk, path, split)
+            yield from fields_of(split.file, view, _index_spans(view, table, query, where))
+
+
+def _index_spans(
+    view: memoryview, table: Table, query: EntryQuery, where: ByteRange | None
+) -> Iterator[Span]:
+    entries, damage = scan.read_entries(view, table)
+    keep = tables.wanted(view, entries, query)
+    if where is not None:
+        keep &= where.touches(entries.offset, entries.length)
+    chosen = entries[keep]
+    yield from fields.explain_head(view, table, chosen)
+    for at in range(len(chosen)):
+        yield from fields.explain_entry(view, chosen, at)
+    if damage is not None:
+        yield from fields.explain_damage(view, damage)
+
+
+def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+    """Every byte of every file, field by field."""
+    listing = list_files(disk, path)
+    firsts = {file.name: file.first for file in listing.index_files}
+    newest = next(reversed(firsts), None)
+    others = [name for name in (lay.SNAPSHOT_FILE, *PROPERTIES_OF) if name in listing.sizes]
+    for name in (*firsts, *others, *listing.history, *listing.scratch):
+        if where is not None and where.file != name:
             continue
-        view, table, _, _ = _read(disk, path, split)
-        entries, damage = scan.read_entries(view, table)
-        keep = tables.wanted(view, entries, query)
-        if where is not None:
-            keep &= where.touches(entries.offset, entries.length)
-        chosen = entries[keep]
-        yield from fields.explain_head(view, table, split.file, chosen)
-        for at in range(len(chosen)):
-            yield from fields.explain_entry(view, chosen, at, split.file)
-        if damage is not None:
-            yield fields.explain_damage(view, damage, split.file)
+        may_be_cut = name == newest or name in PROPERTIES_OF
+        view = file_view(disk, path, name, copy=may_be_cut)
+        if view is None or not len(view):
+            continue
+        if name in firsts:
+            spans = fields.explain_index(view, firsts[name], where)
+        elif name in listing.scratch or name.startswith(lay.LOG_DIRECTORY):
+            spans = leftover(len(view))
+        elif name.startswith(lay.SNAPSHOT_FILE):
+            spans = fields.explain_snapshot(view)
+        else:
+            own = next(own for own in PROPERTIES_OF if name.startswith(own))
+            spans = fields.explain_state(view, own, where)
+        yield from every_byte(name, view, spans, where)
 
 
 def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[int, int]]:

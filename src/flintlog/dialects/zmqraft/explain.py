@@ -1,84 +1,254 @@
-"""The bytes of an index file field by field, for a person who looks at a hex dump."""
+"""The bytes of index files, snapshots and state files field by field, for a person who looks at a hex dump."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flintlog.core.dialect import ByteField
+import msgpack
+import numpy as np
+
+from flintlog.core.dialect import ByteRange
+from flintlog.core.explained import Span, asked, damage, shortened, shown
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.layout import Segment
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
+from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, problem_of
 from flintlog.dialects.zmqraft.tables import WORDS
 
-_BYTES_SHOWN = 64
-_DATA_SHOWN = 1024
+_EMPTY_MAP = b"\x80"
+
+# Index files
 
 
-def explain_head(view: memoryview, table: Table, file: str, chosen: Entries) -> Iterator[ByteField]:
+def explain_head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Span]:
     """Header, the slots of the chosen entries, the segments up to the first entry."""
-
-    def field(begin: int, size: int, name: str, meaning: str) -> ByteField:
-        return ByteField(file, begin, bytes(view[begin : begin + size]), name, meaning)
-
-    size = 16 + lay.SLOT_SIZE * table.capacity
-    yield field(0, 4, "token", "an index file begins")
-    yield field(4, 4, "size", f"{size} bytes up to the end of the offset table")
-    yield field(8, 4, "version", str(lay.VERSION))
-    yield field(12, 4, "capacity", f"{table.capacity} slots, {len(table.ends)} used")
-    yield field(16, 8, "first index", str(table.first))
+    yield from _index_header(view, f"{table.capacity} slots, {len(table.ends)} used")
     for index in chosen.index.tolist():
-        at = index - table.first
-        meaning = f"index {index} ends {int(table.ends[at])} bytes behind {table.data_start}"
-        yield field(lay.TABLE_OFFSET + lay.SLOT_SIZE * at, lay.SLOT_SIZE, "slot", meaning)
-    free = table.capacity - len(table.ends)
+        yield _slot(table, index - table.first)
+    yield from _behind_slots(view, table)
+
+
+def _index_header(view: memoryview, capacity: str) -> Iterator[Span]:
+    """The fields of the header, as far as the file goes."""
+    if len(view) < lay.TABLE_OFFSET:
+        return
+    _, size, version, _, first = lay.INDEX_HEADER.unpack_from(view)
+    yield Span(0, 4, "token", "an index file begins")
+    yield Span(4, 8, "size", f"{size} bytes up to the end of the offset table")
+    yield Span(8, 12, "version", str(version))
+    yield Span(12, 16, "capacity", capacity)
+    yield Span(16, 24, "first index", str(first))
+
+
+def _slot(table: Table, at: int) -> Span:
+    meaning = f"index {table.first + at} ends {int(table.ends[at])} bytes behind {table.data_start}"
+    begin = lay.TABLE_OFFSET + lay.SLOT_SIZE * at
+    return Span(begin, begin + lay.SLOT_SIZE, "slot", meaning)
+
+
+def _behind_slots(view: memoryview, table: Table) -> Iterator[Span]:
     begin = lay.TABLE_OFFSET + lay.SLOT_SIZE * len(table.ends)
-    if free:
+    end = lay.TABLE_OFFSET + lay.SLOT_SIZE * table.capacity
+    if begin < end:
         word = "not all zero: left from entries that were rolled back" if table.dirty else "zero"
-        yield field(begin, min(lay.SLOT_SIZE * free, _BYTES_SHOWN), "free slots", f"{free}, {word}")
-    yield from _explain_segments(view, table, file)
+        yield Span(begin, end, "free slots", f"{table.capacity - len(table.ends)}, {word}")
+    for found in lay.segments_in(view[: table.data_start], end):
+        yield from _segment(view, found)
 
 
-def _explain_segments(view: memoryview, table: Table, file: str) -> Iterator[ByteField]:
-    def field(begin: int, end: int, name: str, meaning: str) -> ByteField:
-        return ByteField(file, begin, bytes(view[begin:end]), name, meaning)
-
-    for found in lay.segments_in(view[: table.data_start], lay.TABLE_OFFSET + lay.SLOT_SIZE * table.capacity):
-        yield field(found.head, found.head + 4, "token", _token_meaning(found.token))
-        yield field(found.head + 4, found.offset, "length", f"{found.length} bytes")
-        if found.length:
-            facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
-            meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
-            yield field(found.offset, found.offset + min(found.length, _DATA_SHOWN), "data", meaning)
-        if found.following > found.end:
-            yield field(found.end, found.following, "padding", "zeros up to a multiple of 4")
+def _segment(view: memoryview, found: Segment) -> Iterator[Span]:
+    """A segment that is whole."""
+    yield Span(found.head, found.head + 4, "token", _token_meaning(found.token))
+    yield Span(found.head + 4, found.offset, "length", f"{found.length} bytes")
+    if found.length:
+        facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
+        meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
+        yield Span(found.offset, found.end, "data", shortened(meaning))
+    if found.following > found.end:
+        yield Span(found.end, found.following, "padding", "zeros up to a multiple of 4")
 
 
 def _token_meaning(token: bytes) -> str:
     known = {
         lay.META_TOKEN: "who made the file, and when",
         lay.ENTRIES_TOKEN: "the entries begin behind it",
+        lay.DATA_TOKEN: "the data begins behind it",
         bytes(4): "slots that were given up; skipped",
     }
     return known.get(token, "not known; skipped")
 
 
-def explain_entry(view: memoryview, entries: Entries, at: int, file: str) -> Iterator[ByteField]:
+def explain_entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
     """One entry; `at` is its place in the columns."""
-    offset, length = int(entries.offset[at]), int(entries.length[at])
-
-    def field(begin: int, end: int, name: str, meaning: str) -> ByteField:
-        return ByteField(file, offset + begin, bytes(view[offset + begin : offset + end]), name, meaning)
-
-    request_id = bytes(view[offset : offset + lay.REQUEST_ID_SIZE])
-    asked = "none" if request_id == lay.NO_REQUEST else request_id.hex()
-    yield field(0, lay.REQUEST_ID_SIZE, "request id", f"index {int(entries.index[at])} begins; {asked}")
-    yield field(lay.REQUEST_ID_SIZE, lay.TERM_OFFSET, "type", WORDS[int(entries.type[at])])
-    yield field(lay.TERM_OFFSET, lay.ENTRY_HEADER_SIZE, "term", str(int(entries.term[at])))
-    if length > lay.ENTRY_HEADER_SIZE:
-        data = bytes(view[offset + lay.ENTRY_HEADER_SIZE : offset + length])
-        yield field(lay.ENTRY_HEADER_SIZE, length, "data", repr(data[:_BYTES_SHOWN])[1:])
+    offset = int(entries.offset[at])
+    end, kind = offset + int(entries.length[at]), offset + lay.REQUEST_ID_SIZE
+    term, data = offset + lay.TERM_OFFSET, offset + lay.ENTRY_HEADER_SIZE
+    request_id = bytes(view[offset:kind])
+    asked_by = "none" if request_id == lay.NO_REQUEST else request_id.hex()
+    yield Span(offset, kind, "request id", f"index {int(entries.index[at])} begins; {asked_by}")
+    yield Span(kind, term, "type", WORDS[int(entries.type[at])])
+    yield Span(term, data, "term", str(int(entries.term[at])))
+    if data < end:
+        yield Span(data, end, "data", shown(view, data, end))
 
 
-def explain_damage(view: memoryview, damage: Damage, file: str) -> ByteField:
+def explain_damage(view: memoryview, problem: Damage) -> Iterator[Span]:
     """What stands where the entries cannot be read on."""
-    shown = bytes(view[damage.offset : damage.offset + _BYTES_SHOWN])
-    return ByteField(file, damage.offset, shown, "damage", f"{damage.message}; expected {damage.expected}")
+    if problem.offset < len(view):
+        yield damage(problem.offset, len(view), problem.message, problem.expected)
+
+
+def explain_index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
+    """A whole index file; damaged, it is explained up to the damage."""
+    table = scan.read_table(view, first)
+    if isinstance(table, Damage):
+        yield from _damaged_index(view, table)
+        return
+    entries, problem = scan.read_entries(view, table)
+    yield from _index_header(view, f"{table.capacity} slots, {len(table.ends)} used")
+    places = lay.TABLE_OFFSET + lay.SLOT_SIZE * np.arange(len(table.ends))
+    for place in _touching(places, lay.SLOT_SIZE, where):
+        yield _slot(table, place)
+    yield from _behind_slots(view, table)
+    for place in _touching(entries.offset, entries.length, where):
+        yield from explain_entry(view, entries, place)
+    end = table.data_start + (int(table.ends[len(entries) - 1]) if len(entries) else 0)
+    if end >= len(view):
+        return
+    if problem is not None:
+        yield damage(end, len(view), problem.message, problem.expected)
+    else:
+        yield Span(end, len(view), "rest", "behind the last entry; no slot counts it")
+
+
+def _touching(begin: scan.Ints, length: scan.Ints | int, where: ByteRange | None) -> Iterator[int]:
+    if where is None:
+        yield from range(len(begin))
+    else:
+        yield from np.flatnonzero(where.touches(begin, length)).tolist()
+
+
+def _damaged_index(view: memoryview, problem: Damage) -> Iterator[Span]:
+    """Header and slots in front of the damage; from there on nothing says what stands where."""
+    at = 0
+    for found in _index_header(view, "slots"):
+        if found.end > problem.offset:
+            break
+        yield found
+        at = found.end
+    slots = (min(problem.offset, len(view)) - lay.TABLE_OFFSET) // lay.SLOT_SIZE
+    if problem.code == "index-offsets" and slots > 0:
+        end = lay.TABLE_OFFSET + lay.SLOT_SIZE * slots
+        yield Span(at, end, "slots", f"{slots} whose offsets ascend")
+        at = end
+    if at < len(view):
+        yield damage(at, len(view), problem.message, problem.expected)
+
+
+# Snapshots
+
+
+def explain_snapshot(view: memoryview) -> Iterator[Span]:
+    """Header, META and the data, which only the application can read."""
+    size, need = len(view), lay.SNAPSHOT_HEADER.size
+    if view[:4] != lay.SNAPSHOT_TOKEN or size < need:
+        short = view[:4] == lay.SNAPSHOT_TOKEN
+        message = "the snapshot ends inside its header" if short else "not a snapshot file"
+        yield damage(0, size, message, f"{need} bytes" if short else lay.SNAPSHOT_TOKEN.hex())
+        return
+    _, length, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(view)
+    yield Span(0, 4, "token", "a snapshot file begins")
+    if length not in lay.SNAPSHOT_SEGMENT_SIZES:
+        yield damage(4, size, f"{length} bytes are no header", "28 or 36")
+        return
+    yield Span(4, 8, "size", f"{length} bytes of header")
+    if version != lay.VERSION:
+        yield damage(8, size, f"snapshot version {version} is not known", "1")
+        return
+    yield Span(8, 12, "version", str(version))
+    for at, name, value in ((12, "last index", index), (20, "last term", term), (28, "data size", data_size)):
+        high = "" if value <= lay.NUMBER_MAX else ", which is above 2^53 - 1"
+        yield Span(at, at + 8, name, f"{value}{high}")
+    yield from _snapshot_rest(view, need, data_size)
+
+
+def _snapshot_rest(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
+    size = len(view)
+    for found in lay.segments_in(view[: scan.SNAPSHOT_HEAD_MAX], at):
+        if found.token != lay.DATA_TOKEN and found.following > size:
+            break
+        if found.token == lay.DATA_TOKEN:
+            yield Span(found.head, found.head + 4, "token", _token_meaning(found.token))
+            yield Span(found.head + 4, found.offset, "length", f"{found.length}; the header has it")
+            yield from _snapshot_data(view, found.offset, data_size)
+            return
+        yield from _segment(view, found)
+        at = found.following
+    if at < size:
+        yield damage(at, size, "the file ends before its data begins", "DATA")
+
+
+def _snapshot_data(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
+    size, end = len(view), at + data_size
+    if end > size:
+        if at < size:
+            yield damage(at, size, "the snapshot's data is not whole", f"{data_size} bytes")
+        return
+    if data_size:
+        yield Span(at, end, "data", f"{data_size} bytes of the application's state: {shown(view, at, end)}")
+    if end < size:
+        yield damage(end, size, "the snapshot's data is longer than it says", f"{data_size} bytes")
+
+
+# State files
+
+
+def explain_state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+    """Each map with what it says; `name` is that of the state file, without a stamp."""
+    size = len(view)
+    if size > STATE_SIZE_MAX:
+        yield damage(0, size, "too large for a state file", f"at most {STATE_SIZE_MAX} bytes")
+        return
+    raw = bytes(view)
+    known = {prop.name: prop for prop in PROPERTIES_OF[name]}
+    kept = len(raw.rstrip(b"\x00"))
+    unpacker = msgpack.Unpacker(max_buffer_size=max(size, 1), strict_map_key=False)
+    unpacker.feed(raw)
+    at = 0
+    while at < size:
+        if at >= kept:
+            yield Span(at, size, "torn", "zeros behind the last record")
+            return
+        try:
+            record = unpacker.unpack()
+        except msgpack.OutOfData:
+            yield Span(at, size, "torn", "the last record is not whole")
+            return
+        except Exception:  # whatever stands there
+            yield damage(at, size, "no MessagePack object begins here", "a map")
+            return
+        end = unpacker.tell()
+        wrong = problem_of(record, known)
+        if wrong is not None:
+            torn = end > kept
+            yield (
+                Span(at, size, "torn", "the last record is filled with zeros")
+                if torn
+                else damage(at, size, wrong, "a map of known properties")
+            )
+            return
+        if raw[at:end] == _EMPTY_MAP:
+            while raw[end : end + 1] == _EMPTY_MAP:
+                unpacker.unpack()
+                end += 1
+            yield Span(at, end, "filling", f"{end - at} empty maps, which change nothing")
+        elif asked(where, at, end):
+            yield Span(at, end, "record" if isinstance(record, dict) else "rest", _record_meaning(record))
+        at = end
+
+
+def _record_meaning(record: object) -> str:
+    if not isinstance(record, dict):
+        return shortened(f"{record!r} changes nothing")
+    return shortened(", ".join(f"{name} {value!r}" for name, value in record.items()))

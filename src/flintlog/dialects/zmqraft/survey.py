@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.live import suppress_gone
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
@@ -34,16 +34,6 @@ HEALED_BY_OPENING = {
     "log-missing": ("begin", False),
     "snapshot-missing": ("write", False),
 }
-
-
-@contextmanager
-def suppress_gone() -> Iterator[None]:
-    """What was removed while we look counts no more."""
-    try:
-        yield
-    except DiskError as error:
-        if error.errno != errno.ENOENT:
-            raise
 
 
 @dataclass(frozen=True, slots=True)

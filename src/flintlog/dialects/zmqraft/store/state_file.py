@@ -91,7 +91,7 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
                 name, at, "state-format", "no MessagePack object begins here", "a map", f"byte {raw[at]:02x}"
             ) from None
         end = unpacker.tell()
-        wrong = _problem(record, known)
+        wrong = problem_of(record, known)
         if wrong is not None and end > kept:
             findings.append(_torn(name, at, "the last record is filled with zeros"))
             break
@@ -125,7 +125,8 @@ def read_state(file: File, properties: Iterable[Property]) -> Loaded:
         raise damage_finding(error).error(posixpath.dirname(file.path)) from None
 
 
-def _problem(record: Any, known: Mapping[str, Property]) -> str | None:
+def problem_of(record: Any, known: Mapping[str, Property]) -> str | None:
+    """Why this cannot be a record, or None."""
     if record is None or isinstance(record, list):
         return None
     if not isinstance(record, dict):

@@ -1,0 +1,134 @@
+"""The bytes of a file field by field. A dialect tells spans, each a place with a meaning; here they get their bytes.
+
+Those of a long span come in pieces, so that a wrong length takes no memory.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from flintlog.core.dialect import ByteField, ByteRange
+from flintlog.core.live import suppress_gone
+from flintlog.disk import Disk
+from flintlog.errors import DamageError
+
+PIECE_BYTES = 1 << 16
+UNEXPLAINED = "no part of the format"
+_BYTES_SHOWN = 64
+_LETTERS_SHOWN = 400
+
+
+class Span(NamedTuple):
+    """One field by its place in a file; `end` is behind its last byte."""
+
+    begin: int
+    end: int
+    name: str
+    meaning: str
+
+
+def shown(raw: bytes | memoryview, begin: int = 0, end: int | None = None) -> str:
+    """The first bytes of a range as a person can read them."""
+    end = len(raw) if end is None else end
+    return repr(bytes(raw[begin : min(end, begin + _BYTES_SHOWN)]))[1:]
+
+
+def shortened(text: str) -> str:
+    """A meaning that fits on some lines."""
+    return text if len(text) <= _LETTERS_SHOWN else f"{text[: _LETTERS_SHOWN - 3]}..."
+
+
+def asked(where: ByteRange | None, begin: int, end: int) -> bool:
+    """Is anything of this in the range? Then it is worth to look at it."""
+    return where is None or bool(where.touches(begin, max(end - begin, 1)))
+
+
+def file_view(disk: Disk, path: str, name: str, *, copy: bool = False) -> memoryview | None:
+    """The bytes of a file; None when there is none."""
+    found = []
+    with suppress_gone(), disk.open(posixpath.join(path, name)) as file:
+        if not file.stat().is_directory:
+            found.append(file.view(copy=copy))
+    return found[0] if found else None
+
+
+def fields_of(
+    file: str, view: memoryview, spans: Iterable[Span], where: ByteRange | None = None, base: int = 0
+) -> Iterator[ByteField]:
+    """The spans with their bytes, long ones in pieces; `base` is where `view` begins in the file."""
+    for begin, end, name, meaning in spans:
+        first, last = begin, end
+        if where is not None:
+            if not asked(where, begin, end):
+                continue
+            first += max(where.begin - begin, 0) // PIECE_BYTES * PIECE_BYTES
+            last = min(last, where.end)
+        if begin == end:
+            yield ByteField(file, begin, b"", name, meaning)
+        for at in range(first, last, PIECE_BYTES):
+            data = bytes(view[at - base : min(at + PIECE_BYTES, end) - base])
+            told = meaning if at == begin else f"goes on: byte {at - begin} of {end - begin}"
+            yield ByteField(file, at, data, name, told)
+
+
+def every_byte(
+    file: str, view: memoryview, spans: Iterable[Span], where: ByteRange | None = None
+) -> Iterator[ByteField]:
+    """The spans of a whole file, so that every byte of it, or of a range, is in exactly one field.
+
+    The spans come in the order of the file. With a range those that do not touch it may be left out.
+    """
+    return fields_of(file, view, _filled(len(view), spans, where), where)
+
+
+def _filled(size: int, spans: Iterable[Span], where: ByteRange | None) -> Iterator[Span]:
+    at = 0 if where is None else where.begin  # everything in front of it is told or not asked for
+    end = size if where is None else min(size, where.end)
+    told = 0
+    try:
+        for span in spans:
+            if not asked(where, span.begin, span.end):
+                told = max(told, min(span.end, size))
+                continue
+            begin = max(span.begin, told)
+            if begin > at:
+                yield Span(at, begin, "rest", UNEXPLAINED)
+            if begin < span.end or span.begin == span.end:
+                told = max(begin, min(span.end, size))
+                yield Span(begin, told, span.name, span.meaning)
+            at = max(at, told)
+    except DamageError as error:
+        at = max(at, told)
+        if at < size:
+            yield damage(at, size, error.message, error.expected)
+        return
+    if at < end:
+        yield Span(at, end, "rest", UNEXPLAINED)
+
+
+def damage(begin: int, end: int, message: str, expected: str | None = None) -> Span:
+    """What cannot be read."""
+    return Span(begin, end, "damage", message if expected is None else f"{message}; expected {expected}")
+
+
+def leftover(size: int) -> Iterator[Span]:
+    """A file that an unfinished operation left; what stands in it, nobody reads."""
+    if size:
+        yield Span(0, size, "leftover", f"{size} bytes, left over from an unfinished operation")
+
+
+__all__ = [
+    "PIECE_BYTES",
+    "UNEXPLAINED",
+    "Span",
+    "asked",
+    "damage",
+    "every_byte",
+    "fields_of",
+    "file_view",
+    "leftover",
+    "shortened",
+    "shown",
+]
