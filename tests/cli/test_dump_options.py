@@ -136,3 +136,63 @@ def test_options_that_contradict_each_other_are_refused(words, queues, typed):
 def test_a_table_shows_the_decoded_payload(queues, capsys):
     assert main(["dump", str(queues), "--decode", "json", "--limit", "2"]) == 0
     assert "decoded" in capsys.readouterr().out
+
+
+# Files
+
+
+def test_a_file_narrows_bytes_and_entries(queues, typed):
+    everything = typed("dump", queues, "--hex", "--json")[1]
+    names = list(dict.fromkeys(field["file"] for field in everything))
+    assert names[-1] == "tflux.metadata" and len(names) > 3
+    for chosen in (["tflux.metadata"], [names[1], names[0]]):
+        words = [word for name in chosen for word in ("--file", name)]
+        status, fields, _ = typed("dump", queues, "--hex", "--json", *words, "--file", chosen[0])
+        assert (status, fields) == (0, [field for field in everything if field["file"] in chosen])
+    rows = typed("dump", queues, "--json")[1]
+    inside = [row for row in rows if row["file"] == names[1]]
+    assert inside and typed("dump", queues, "--json", "--file", names[1])[1] == inside
+    assert typed("dump", queues, "--json", "--file", names[1], "--reverse")[1] == inside[::-1]
+    assert typed("dump", queues, "--json", "--file", "tflux.metadata")[:2] == (0, [])
+
+
+def test_a_filter_shows_the_bytes_of_its_entries_only(queues, typed):
+    entry = typed("dump", queues, "--json", "--from", 5, "--to", 5)[1][0]
+    fields = typed("dump", queues, "--hex", "--json", "--from", 5, "--to", 5)[1]
+    assert {field["file"] for field in fields} == {entry["file"]}
+    assert "tflux.metadata" not in {
+        field["file"] for field in typed("dump", queues, "--hex", "--json", "--limit", 99)[1]
+    }
+    second = typed("dump", queues, "--json", "--limit", 99)[1][7]["file"]
+    fields = typed("dump", queues, "--hex", "--json", "--file", second, "--limit", 1)[1]
+    (row,) = typed("dump", queues, "--json", "--file", second, "--limit", 1)[1]
+    assert {field["file"] for field in fields} == {second}
+    assert (
+        max(field["offset"] + len(field["bytes"]) // 2 for field in fields) == row["offset"] + row["length"]
+    )
+
+
+@pytest.mark.parametrize("name", ["tflux.metadatas", "../secret", "foreign.txt", ""])
+@pytest.mark.parametrize("words", [["--hex"], []])
+def test_a_name_that_is_no_file_of_the_log_is_refused(name, words, queues, typed):
+    (queues / "foreign.txt").write_text("mine")
+    (queues.parent / "secret").write_text("mine")
+    status, rows, talk = typed("dump", queues, "--json", *words, "--file", name)
+    assert (status, rows) == (2, [])
+    assert f"there is no file {name!r}" in talk and "tflux.metadata" in talk
+
+
+def test_a_blob_is_a_file_too(directories, typed):
+    path = directories["limestone/c07_offline_compaction/dir"]
+    status, fields, _ = typed("dump", path, "--hex", "--json", "--file", "blob/dir_01/0000000000000001.blob")
+    assert status == 0
+    assert [(field["name"], bytes.fromhex(field["bytes"])) for field in fields] == [("blob", b"blobdata")]
+
+
+def test_bytes_are_shown_where_entries_cannot_be_read(directories, typed):
+    """A directory that no store opens, because its manifest tells a version that nobody knows."""
+    path = directories["limestone/c37_manifest_future/dir"]
+    assert typed("dump", path, "--json")[0] == 4
+    status, fields, _ = typed("dump", path, "--hex", "--json")
+    assert status == 0
+    assert {"limestone-manifest.json", "epoch"} <= {field["file"] for field in fields}

@@ -141,6 +141,17 @@ def test_the_bytes_of_an_entry_are_explained_as_by_dump_hex(dialect, client, hom
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_bytes_of_every_file_are_explained(dialect, client, home, capsys):
+    fields = printed(capsys, "dump", home / dialect, "--hex")
+    for file in client.ask(dialect, "inspect").json["files"]:
+        reply = client.ask(dialect, "bytes", file=file["name"], offset=0, length=400).json
+        expected = [one for one in fields if one["file"] == file["name"] and one["offset"] < 400]
+        found = [{name: one[name] for name in expected[0]} for one in reply["fields"]] if expected else []
+        assert reply["error"] is None and bool(expected) == bool(file["size"])
+        assert [one for one in found if one["offset"] < 400] == expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_map_counts_no_more_than_there_is(dialect, client, home):
     sizes = {file["name"]: file["size"] for file in client.ask(dialect, "inspect").json["files"]}
     parts = client.ask(dialect, "map").json["parts"]

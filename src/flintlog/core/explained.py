@@ -41,8 +41,10 @@ def shortened(text: str) -> str:
 
 
 def asked(where: ByteRange | None, begin: int, end: int) -> bool:
-    """Is anything of this in the range? Then it is worth to look at it."""
-    return where is None or bool(where.touches(begin, max(end - begin, 1)))
+    """Is anything of this in the range, or empty and at its edge?"""
+    if where is None:
+        return True
+    return begin < where.end and end > where.begin if begin < end else where.begin <= begin <= where.end
 
 
 def file_view(disk: Disk, path: str, name: str, *, copy: bool = False) -> memoryview | None:

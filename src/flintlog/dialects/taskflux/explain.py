@@ -216,11 +216,16 @@ def explain_snapshot(view: memoryview, layout: Layout, where: ByteRange | None) 
     begin = cursor.at
     cursor.end = end if whole else size
     yield from _state(cursor, where)
-    if whole and asked(where, end, end + 4):
+    yield from cursor.rest(
+        cursor.end, "behind the last queue; " + ("ignored" if whole else "the length is wrong")
+    )
+    if not whole:
+        return
+    cursor.at = end
+    if asked(where, end, end + 4):
         yield _checksum(cursor, begin, end, "the state")
     cursor.at = end + 4
-    if whole:
-        yield from cursor.rest(size, "behind the snapshot; ignored")
+    yield from cursor.rest(size, "behind the snapshot; ignored")
 
 
 def _state(cursor: _Cursor, where: ByteRange | None) -> Iterator[Span]:
@@ -229,6 +234,7 @@ def _state(cursor: _Cursor, where: ByteRange | None) -> Iterator[Span]:
     if cursor.left < 4:
         if cursor.left:
             yield damage(cursor.at, end, "the snapshot ends early")
+            cursor.at = end
         return
     queues = cursor.value(4)
     yield cursor.take(4, "queues", str(queues))
@@ -252,8 +258,7 @@ def _state(cursor: _Cursor, where: ByteRange | None) -> Iterator[Span]:
         assert cursor.at == behind
         yield from _records(cursor, body, count, where)
         if cursor.at == end:
-            break
-    yield from cursor.rest(end, "behind the last queue; ignored")
+            return
 
 
 def _records(cursor: _Cursor, body: memoryview, count: int, where: ByteRange | None) -> Iterator[Span]:

@@ -242,7 +242,7 @@ def explain_state(view: memoryview, name: str, where: ByteRange | None) -> Itera
             while raw[end : end + 1] == _EMPTY_MAP:
                 unpacker.unpack()
                 end += 1
-            yield Span(at, end, "filling", f"{end - at} empty maps, which change nothing")
+            yield Span(at, end, "filling", f"empty maps, {end - at} of them; they change nothing")
         elif asked(where, at, end):
             yield Span(at, end, "record" if isinstance(record, dict) else "rest", _record_meaning(record))
         at = end
