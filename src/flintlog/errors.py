@@ -67,7 +67,7 @@ def tell(error: BaseException, sentence: str) -> None:
     """Let an error, or an interruption, also say what became of the directory."""
     if isinstance(error, KeyboardInterrupt):
         error.args = (sentence,)
-    elif isinstance(error, FlintlogError):
+    elif isinstance(error, FlintlogError) and sentence not in (error.advice or ""):
         error.advice = f"{error.advice}. {sentence}" if error.advice else sentence
 
 

@@ -25,7 +25,7 @@ def test_a_word_for_what_the_log_does_not_have_is_refused(log, capsys):
         status = main(["dump", path, f"--{word}", "1"])
         talk = capsys.readouterr().err
         if word == STREAM[dialect]:
-            assert (status, talk) == (0, "")
+            assert status == 0 and "log has no" not in talk
         else:
             assert status == 2 and f"log has no {word}s" in talk, talk
     assert main(["dump", path, "--stream", "1"]) == (2 if STREAM[dialect] is None else 0)

@@ -76,17 +76,21 @@ def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, outp
         verb = "made" if taken.applied else "would make"
         copied = [item for item in backup.files if item.held_by is None]
         yield f"{verb} {backup.kind} backup {taken.path} ({backup.dialect})"
-        yield f"copied: {len(copied)} files, {human_size(backup.copied_bytes)}"
+        yield f"copied: {_files(len(copied))}, {human_size(backup.copied_bytes)}"
         if backup.held_bytes or len(copied) < len(backup.files):
             held = sorted({item.held_by for item in backup.files if item.held_by is not None})
             yield (
-                f"held by {', '.join(held)}: {len(backup.files) - len(copied)} files, "
+                f"held by {', '.join(held)}: {_files(len(backup.files) - len(copied))}, "
                 f"{human_size(backup.held_bytes)}"
             )
         yield f"positions: {position_text(backup.first)} to {position_text(backup.last)}"
 
     output.summary(value, words())
     return EXIT_OK
+
+
+def _files(count: int) -> str:
+    return f"{count} file" if count == 1 else f"{count} files"
 
 
 def _list(disk: Disk, place: str, output: Output) -> int:

@@ -58,7 +58,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.dialect is not None:
             raise UsageError("the main job has all dialects", advice="Leave the dialect or --spark out")
         from flintlog.demo.walk import told, walk
+        from flintlog.pipeline.session import refuse_without_java
 
+        refuse_without_java()
         report = walk(log, lambda text: _say(text))
         print(json.dumps(report.json()) if arguments.json else told(report))
         return EXIT_OK
@@ -101,6 +103,8 @@ def _walk(walk: Walk, log: str, *, as_json: bool) -> None:
         words = shlex.split(command.format(log=log, state=_state_file(log))) + (["--json"] if as_json else [])
         print(f"\n$ flintlog {shlex.join(words)}", flush=True)
         status = main(words)
+        if sys.stdout.closed:  # whoever read this has gone
+            raise BrokenPipeError
         if status:
             print(f"(exit status {status})")
         if status != expected:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flintlog.cli.decoders import Decoding, find_decoder
 from flintlog.cli.output import Output
 from flintlog.cli.progress import output_form, progress, progress_option
-from flintlog.cli.rows import Row, row_chunks
+from flintlog.cli.rows import Row, row_chunks, told_when_empty
 from flintlog.cli.verb import LogDirectory, Verb, count, position
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Progress, Split, no_progress
 from flintlog.core.position import Position
@@ -81,6 +81,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise UsageError("--decode needs the payloads", advice="Leave --no-payload out")
     decoding = None if arguments.decode is None else Decoding(find_decoder(arguments.decode))
     log = LogDirectory.find(arguments)
+    if arguments.first is not None and arguments.last is not None and arguments.first > arguments.last:
+        raise UsageError("--from is behind --to", advice="Give the earlier position first")
     query = entry_query(
         log,
         first=arguments.first,
@@ -102,8 +104,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
         with progress("dump", output_form(arguments.progress)) as tick:
             read = _reversed if arguments.reverse else _batches
-            batches = read(log, query, files, tick)
-            _show_rows(log, query, row_chunks(batches, arguments.limit), decoding, output)
+            rows = row_chunks(read(log, query, files, tick), arguments.limit)
+            _show_rows(log, query, told_when_empty(rows, "no entry matches", arguments), decoding, output)
     if decoding is not None and decoding.failed:
         print(
             f"flintlog: {decoding.failed} payloads are not {arguments.decode}; they are shown as they are",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,18 @@ def row_chunks(batches: Iterable[pa.RecordBatch], limit: int | None = None) -> I
         raise
     if chunk:
         yield chunk
+
+
+def told_when_empty(
+    chunks: Iterable[list[Row]], what: str, arguments: argparse.Namespace
+) -> Iterator[list[Row]]:
+    """The same; where a person would see nothing at all, one line says why."""
+    seen = False
+    for chunk in chunks:
+        seen = True
+        yield chunk
+    if not seen and not arguments.json:
+        print(f"flintlog: {what}", file=sys.stderr)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -12,7 +12,6 @@ from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option
 from flintlog.cli.verb import LogDirectory, Verb, position
-from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.dialect import GivenState
 from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
@@ -30,6 +29,8 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: De
     if deed is not None:
         plan = deed.of(plan)
     if apply:
+        from flintlog.core.backup.listing import refuse_backup  # brings all of backups along
+
         for place in (plan.path, posixpath.dirname(plan.path)):  # files may lie one floor down
             refuse_backup(Disk(), place)
     output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)

@@ -164,7 +164,15 @@ def plan_undo(
                 disk.unlink(posixpath.join(folder, kept))
         return f"the files are as they were before the repair {chosen}"
 
-    return Plan("undo", dialect, root, tuple(steps), apply, refusal=refusal, facts={"repair": chosen})
+    return Plan(
+        "undo",
+        dialect,
+        root,
+        tuple(steps),
+        apply,
+        refusal=refusal,
+        facts={"repair": chosen} if chosen else {},
+    )
 
 
 def _write(disk: Disk, folder: str, record: Record, stage: Stage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import shutil
 import subprocess
 
 PAGE_BYTES = mmap.PAGESIZE
@@ -60,10 +61,17 @@ def _user_cache() -> str:
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "numba")
 
 
-def java_version() -> str | None:
-    """The version of the Java that Spark would start; None: there is none."""
+def java_command() -> str | None:
+    """The Java that Spark would start; None: there is none."""
     home = os.environ.get("JAVA_HOME")
-    command = os.path.join(home, "bin", "java") if home else "java"
+    return shutil.which(os.path.join(home, "bin", "java") if home else "java")
+
+
+def java_version() -> str | None:
+    """Its version."""
+    command = java_command()
+    if command is None:
+        return None
     try:
         said = subprocess.run(
             [command, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX, check=False

@@ -12,7 +12,8 @@ from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
 from flintlog.disk import Disk
-from flintlog.errors import UsageError
+from flintlog.disk.machine import java_command
+from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,10 +54,24 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
+    if SparkSession.getActiveSession() is None:
+        refuse_without_java()
     running = builder.getOrCreate()
     if not (running.sparkContext.master or "").startswith("local"):
         send_package(running)
     return running
+
+
+def refuse_without_java() -> None:
+    """Say so before Spark does, which takes a page for it. Where a JVM runs already, nothing needs to be found."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    if java_command() is None:
+        home = os.environ.get("JAVA_HOME")
+        raise RefusedError(
+            f"there is no Java in JAVA_HOME, {home}" if home else "there is no Java, and Spark needs it",
+            advice="Install Java 17 or 21, or let JAVA_HOME name it",
+        )
 
 
 def send_package(spark: SparkSession) -> None:

@@ -20,6 +20,8 @@ from flintlog.errors import DamageError, FlintlogError, RefusedError
 if TYPE_CHECKING:
     from flintlog.core.inventory import Inventory
 
+_ROTTEN = "Restore another backup (--backup N); the next `flintlog backup` of the log copies this file anew"
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -96,7 +98,9 @@ def _compared(disk: Disk, holders: dict[tuple[str, int, str], str], path: str, i
     place = posixpath.join(holders[item.content], item.name)
     found = digest(disk, place)
     if found is None:
-        raise DamageError("a file of the backup is missing", code="backup-file-missing", file=place)
+        raise DamageError(
+            "a file of the backup is missing", code="backup-file-missing", file=place, advice=_ROTTEN
+        )
     if found != (item.size, item.sha256):
         raise DamageError(
             "a file of the backup is not what was copied",
@@ -104,6 +108,7 @@ def _compared(disk: Disk, holders: dict[tuple[str, int, str], str], path: str, i
             file=place,
             expected=f"{item.size} bytes, {item.sha256[:16]}",
             found=f"{found[0]} bytes, {found[1][:16]}",
+            advice=_ROTTEN,
         )
     return place
 

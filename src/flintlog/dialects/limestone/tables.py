@@ -7,6 +7,7 @@ decimals of 20 digits here: Spark has no unsigned numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from flintlog.core.position import one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
-from flintlog.errors import UnsupportedError, UsageError
+from flintlog.errors import UnsupportedError
 
 BATCH_ENTRIES = 1 << 16
 BATCH_BYTES = 64 << 20
@@ -164,7 +165,7 @@ def wanted(view: memoryview, entries: Entries, snippets: Snippets, query: EntryQ
         known = [number for number in named if number <= lay.NUMBER_MAX]
         keep &= np.isin(entries.storage, np.array(known, np.uint64))
     if query.key is not None:
-        keep &= _has_key(view, entries, key_of(query.key))
+        keep &= np.logical_or.reduce([_has_key(view, entries, key) for key in keys_of(query.key)])
     return keep
 
 
@@ -172,12 +173,17 @@ def _epoch(position: tuple[int, ...]) -> int:
     return min(max(one_number(position, "limestone", "epoch"), -1), 2**63 - 1)
 
 
-def key_of(text: str) -> bytes:
-    """A key as a person types it: its bytes in hex."""
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a key", advice="A key is given as its bytes in hex") from None
+def keys_of(text: str) -> list[bytes]:
+    """A key as a person types it: as text, with or without the quotes that it is shown in, or as its bytes in hex.
+
+    What can be read in several ways is looked for in all of them.
+    """
+    found = [text.encode("utf-8", "surrogateescape")]
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        found.append(text[1:-1].encode("utf-8", "surrogateescape"))
+    with suppress(ValueError):
+        found.append(bytes.fromhex(text))
+    return found
 
 
 def _has_key(view: memoryview, entries: Entries, key: bytes) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ columns `term` and `position` then hold the greatest number they can; the dialec
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
@@ -325,7 +326,11 @@ def _topics(streams: frozenset[str]) -> list[int]:
 
 
 def session_key(text: str) -> StateID:
-    """A session id as a person types it: TERM,INDEX."""
+    """A session id as a person types it: TERM,INDEX, or its sixteen bytes in hex as they are shown."""
+    if len(text) == 2 * 2 * 8:
+        with suppress(ValueError):
+            raw = bytes.fromhex(text)
+            return StateID(int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little"))
     parts = text.split(",")
     if len(parts) == 2 and all(part.isdecimal() and int(part) <= lay.UINT64_MAX for part in parts):
         return StateID(int(parts[0]), int(parts[1]))

@@ -85,8 +85,9 @@ class Fit(Generic[S]):
     def refuse_missing(self, lsn: int) -> None:
         """Raise for a position whose state cannot be built."""
         if not self.base.index <= lsn <= self.last:
+            first = max(self.base.index, 0)
             raise RefusedError(
-                f"the state at LSN {lsn} cannot be built: this directory holds {self.base.index} to {self.last}",
+                f"the state at LSN {lsn} cannot be built: this directory holds {first} to {self.last}",
                 file=self.listing.data,
                 advice="Choose a position in that range, or restore an older backup",
             )

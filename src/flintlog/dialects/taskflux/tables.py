@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -107,17 +108,23 @@ def wanted(records: Records, lsn: np.ndarray, query: EntryQuery) -> np.ndarray:
         names = np.array([word in query.operations for word in WORDS])
         keep &= names[_WORD_OF[records.operation]]
     if query.key is not None:
-        keep &= (records.operation == _A) & (records.number == _key(query.key))
+        keep &= (records.operation == _A) & np.isin(records.number, _keys(query.key))
     return keep
 
 
-def _key(text: str) -> int:
-    try:
-        return np.int64(int(text)).item()
-    except (ValueError, OverflowError):
+def _keys(text: str) -> np.ndarray:
+    """A key as a person types it: a number, or its eight bytes in hex as they are shown. What can be both is both."""
+    found = []
+    with suppress(ValueError, OverflowError):
+        found.append(np.int64(int(text)))
+    if len(text) == 2 * 8:
+        with suppress(ValueError):
+            found.append(np.int64(int.from_bytes(bytes.fromhex(text), "big", signed=True)))
+    if not found:
         raise UsageError(
             f"{text!r} is not a key of a queue", advice="Keys are whole numbers of 64 bits"
         ) from None
+    return np.array(found)
 
 
 def state_batches(state: State) -> Iterator[pa.RecordBatch]:

@@ -38,13 +38,13 @@ export async function show(section, context) {
       ? el("div", { class: "byte-view" }, hexMap(found, painted, target), legend(found, painted, target))
       : el("p", { class: "empty" }, "The file ends in front of this byte."),
     found.fields.length === 0 && !found.error && behind > begin &&
-      el("p", { class: "quiet" }, "No entries stand here, so no fields are named; what such bytes mean is on the page of the format."),
+      el("p", { class: "quiet" }, "This file is no part of the log, so nobody knows what its bytes mean."),
     el("p", { class: "pager" },
       begin > 0 && el("a", { class: "button", href: jump(Math.max(0, begin - span + CONTEXT)) }, "Before"),
       behind < end && el("a", { class: "button next", href: jump(behind + CONTEXT) }, "Behind"),
       begin > 0 && el("a", { class: "button", href: jump(0) }, "Beginning of the file"),
       behind < end && el("a", { class: "button", href: jump(Math.max(0, end - 256)) }, "End of the file")),
-    command(["flintlog", "dump", context.directory.path, "--hex"]),
+    command(["flintlog", "dump", context.directory.path, "--hex", "--file", params.file]),
   );
 }
 
