@@ -14,6 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -66,6 +67,20 @@ class Workers(Protocol):
         """The rows that a function gives for each item, as a table of whoever works."""
 
 
+@contextmanager
+def threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Some threads for a generator to work with.
+
+    At the end nobody waits for them: a generator that is given up is closed whenever the collector finds it, also
+    inside the start of another thread, which holds a lock that waiting needs.
+    """
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 class Threads:
     """Workers of this process."""
 
@@ -73,7 +88,7 @@ class Threads:
         self.count = count or min(THREADS_MAX, os.cpu_count() or 1)
 
     def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
-        with ThreadPoolExecutor(self.count) as pool:
+        with threads(self.count) as pool:
             yield from pool.map(function, items)
 
     def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel
+from flintlog.core.workers import threads
 from flintlog.dialects.limestone.merge import CANDIDATE_SIZE, Bound, Candidates, Flags, Merge, Slab
 
 MEMORY_BYTES = 512 << 20
@@ -130,7 +131,7 @@ class Passes:
     def mapped(self, function: Callable[[Candidates], T]) -> Iterator[T]:
         """What a function makes of each bucket of winners, in key order; it is called in the workers' threads."""
         low: Bound | None = None
-        with ThreadPoolExecutor(self._merge.workers) as pool:
+        with threads(self._merge.workers) as pool:
             while True:
                 self.count += 1
                 heap, high, heavy = self._collected(pool, low)

@@ -22,7 +22,7 @@ import errno
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,6 +30,7 @@ import numpy as np
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.workers import threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs
@@ -416,7 +417,7 @@ def _walks(found: Survey, names: Sequence[str], progress: Progress) -> Iterator[
         return
     done = 0
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) as pool:
+    with threads(workers) as pool:
         for begin in range(0, len(names), workers):
             batch = names[begin : begin + workers]
             views = [found.view(name, active=active.get(name, False)) for name in batch]
