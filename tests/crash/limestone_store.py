@@ -390,7 +390,12 @@ SUITE = Suite(
         Scenario("upgrades", upgrades, prepare=first_version),
         Scenario("migrates-shipped", migrates, prepare=fifth_version),
         *_of("shipped", opens_again, rotates, is_aborted),
-        Scenario("shipped-compacts", compacts_again, prepare=partial(compacted_once, edition="shipped")),
+        Scenario(
+            "shipped-compacts",
+            compacts_again,
+            prepare=partial(compacted_once, edition="shipped"),
+            atomic_bytes=4,
+        ),
         Scenario("rolls-epochs", rolls_epochs),
         Scenario("switches-by-itself", switches_by_itself),
         Scenario("keeps-blobs", keeps_blobs),

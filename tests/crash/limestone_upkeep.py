@@ -163,7 +163,12 @@ COMPACT_BY_WORKERS = Suite(
     CompactOracle(),
     (
         Scenario("limestone-compact-by-workers", compact_by_workers, prepare=written),
-        Scenario("limestone-compact-by-workers-shipped", compact_by_workers, prepare=written_as_shipped),
+        Scenario(
+            "limestone-compact-by-workers-shipped",
+            compact_by_workers,
+            prepare=written_as_shipped,
+            atomic_bytes=8,
+        ),
     ),
 )
 REPAIR = Suite(

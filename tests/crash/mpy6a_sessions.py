@@ -545,7 +545,7 @@ SUITE = Suite(
     "tests.crash.mpy6a_sessions:SUITE",
     SessionOracle(),
     (
-        Scenario("life", life),
+        Scenario("life", life, atomic_bytes=2),
         Scenario("out-of-turn", out_of_turn, atomic_bytes=SLOT),
         Scenario("batches", batches, atomic_bytes=SLOT),
         Scenario("switches", switches, atomic_bytes=SLOT),

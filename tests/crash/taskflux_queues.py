@@ -23,6 +23,7 @@ from flintlog.testing import History, Scenario, Suite
 ROOT = "/srv/app/spool"
 SMALL = {"soft_limit": 160, "hard_limit": 320}
 SHIPPED = {"edition": "shipped"}
+PIECE = 4  # writes of the longest scenarios are torn at these; shorter ones at every byte
 Log = History[Delta]
 
 
@@ -240,11 +241,11 @@ SUITE = Suite(
         Scenario("roll", roll),
         Scenario("roll-with-reserve", partial(roll, count=4, reserve_bytes=700)),
         Scenario("roll-into-large-batch", roll_into_large_batch),
-        Scenario("batch-over-segments", batch_over_segments),
+        Scenario("batch-over-segments", batch_over_segments, atomic_bytes=PIECE),
         Scenario("snapshot", snapshot),
         Scenario("snapshot-shipped", partial(snapshot, edition="shipped", preallocate=True)),
         Scenario("snapshots-by-rule", snapshots_by_rule),
-        Scenario("snapshots-by-rule-shipped", partial(snapshots_by_rule, **SHIPPED)),
+        Scenario("snapshots-by-rule-shipped", partial(snapshots_by_rule, **SHIPPED), atomic_bytes=PIECE),
         Scenario("open-twice", open_twice),
         Scenario("append-over-stale-bytes", append_over_stale_bytes, prepare=with_stale_bytes),
     ),

@@ -20,7 +20,7 @@ from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.testing import MemoryKernel, State
 
-INPUTS = 8_000
+INPUTS = 5_000
 GROUPS = 4
 LENGTHS = (0, 1, 3, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFE, 1 << 24, 255, 256)
 NAMES = (

@@ -28,10 +28,10 @@ def write_samples(folder: Path) -> dict[str, Path]:
             sessions.put(1, b"session %03d" % number + bytes(20), delay=60 + number % 2)
     with Datastore(found["limestone"], snapshot=False) as store:
         channels = [store.channel(), store.channel()]
-        for number in range(20):
+        for number in range(8):
             with channels[number % 2].session() as session:
-                keys = [b"key %05d" % (number * 300 + at) for at in range(500)]
-                session.put_many(7, keys, [b"value %d" % number] * 500)
+                keys = [b"key %05d" % (number * 60 + at) for at in range(100)]
+                session.put_many(7, keys, [b"value %d" % number] * 100)
                 session.remove(7, b"key %05d" % number)
             store.switch_epoch()
     return found
