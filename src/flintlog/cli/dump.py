@@ -48,7 +48,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
             if word != "stream"
             else "the same for a queue, topic or storage, whatever the log has",
         )
-    parser.add_argument("--key", metavar="KEY", help="only entries with this key")
+    parser.add_argument("--key", metavar="KEY", help="only entries with this key, typed as it is shown")
     parser.add_argument("--limit", type=count, metavar="N", help="stop after so many entries")
     parser.add_argument(
         "--reverse",
