@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts into the background so
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _TOTALS = {
     "crash": "crash suite: {} scenarios, {} call boundaries, {} images, {} more in recovery, {} recoveries",

@@ -61,6 +61,18 @@ def test_the_way_back_is_not_interrupted(place, monkeypatch):
     assert [path.name for path in place.iterdir()] == ["old"]
 
 
+def test_who_ignores_the_signal_is_not_interrupted(place):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        deed = Deed(Disk())
+        with deed():
+            write(deed.disk, place / "old")
+            press()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_afterwards_the_signal_means_what_it_meant():
     before = signal.getsignal(signal.SIGINT)
     deed = Deed(Disk())

@@ -76,6 +76,8 @@ class _Patience:
         self._came = False
 
     def begin(self) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background: nothing to wait for
+            return
         if self._before is None and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._wait)
 
