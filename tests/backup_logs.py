@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ T0 = 1_700_000_000
 TOPICS = [Topic(1, delay=30)]
 
 
-class Log:
+class Log(ABC):
     """One open store. `add` and `remove` return when what they do is acknowledged."""
 
     removes = True
@@ -25,25 +26,29 @@ class Log:
         self.added = self.removed = 0
         self.open(str(path), disk or Disk())
 
+    @abstractmethod
     def open(self, path: str, disk: Disk) -> None:
-        raise NotImplementedError
+        """Open the store that `store` is."""
 
+    @abstractmethod
     def add(self) -> None:
-        raise NotImplementedError
+        """Put the next item in."""
 
     def remove(self) -> None:
-        """Take the oldest item out."""
+        """Take the oldest item out, where items go at all."""
+        return
 
     def churn(self) -> None:
-        """What makes files come and go."""
+        """What makes files come and go, where anything does."""
+        return
 
     def close(self) -> None:
         self.store.close()
 
     @staticmethod
+    @abstractmethod
     def items(disk: Disk, path: str) -> list[int]:
         """The items that the directory holds, as every reader sees them."""
-        raise NotImplementedError
 
     def data(self) -> bytes:
         return b"%06d" % self.added

@@ -123,6 +123,7 @@ def _list(disk: Disk, place: str, output: Output) -> int:
 
 def _verify(disk: Disk, place: str, arguments: argparse.Namespace, output: Output) -> int:
     """All backups of a place, or one; one that is not whole does not hide the others."""
+    from flintlog.core.backup import check_backup, verify_backup
 
     def verify(name: str) -> int:
         with progress(f"verify {name}", arguments.progress) as step:
@@ -130,8 +131,6 @@ def _verify(disk: Disk, place: str, arguments: argparse.Namespace, output: Outpu
             inventory = verify_backup(disk, checked, step)
         output.verification(inventory)
         return inventory.exit_status
-
-    from flintlog.core.backup import check_backup, verify_backup
 
     if arguments.number is not None:
         return verify(_name(disk, place, arguments.number))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 _WORDS_MAX = 300
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has a master of its own
 
 
 def engine_options(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +40,10 @@ def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
             raise UsageError("--master is for --engine spark", advice="Give both, or none")
         yield None
         return
-    from flintlog.pipeline.session import session
+    from flintlog.pipeline.session import session, was_submitted
 
     ours = not _runs_already()
-    spark = session(arguments.master or (None if _SUBMITTED in os.environ else MASTER))
+    spark = session(arguments.master or (None if was_submitted() else MASTER))
     if ours:
         spark.sparkContext.setLogLevel("ERROR")
     try:

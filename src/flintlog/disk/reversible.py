@@ -40,8 +40,8 @@ class ReversibleKernel(KernelInFront):
         self._disk = Disk(kernel)
         self._opposites: list[Callable[[], None]] = []
         self._ours: set[str] = set()  # made here, so nobody misses them
-        self._paths: dict[int, str] = {}  # of files that are open for writing
-        self._ends: dict[int, int] = {}  # of those that were there: where they ended
+        self._paths: dict[int, str] = {}  # of files that are open
+        self._ends: dict[int, int] = {}  # of those that were there and are open for writing: where they ended
         self._locked: set[int] = set()
         self._kept_locks: dict[str, int] = {}
 

@@ -62,9 +62,14 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
     return running
 
 
+def was_submitted() -> bool:
+    """Did `spark-submit` start this process? Then it has a JVM, and a master of its own."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def refuse_without_java() -> None:
     """Say so before Spark does, which takes a page for it. Where a JVM runs already, nothing needs to be found."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if was_submitted():
         return
     if java_command() is None:
         home = os.environ.get("JAVA_HOME")
