@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Step
 from flintlog.core.undo import (
-    KEPT_DIRECTORY,
     RECORD_FILE,
     Record,
     digest,

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan, Step
 from flintlog.disk import Disk, Mode, take_lock
 from flintlog.errors import DamageError, DiskError, RefusedError, UsageError
 
-KEPT_DIRECTORY = "kept"
 RECORD_FILE = "flintlog-repair.json"
 UNDO_SCRATCH = "undo.new"
 _RECORD_BYTES_MAX = 256 << 20

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.undo import KEPT_DIRECTORY
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.judge import zeros_from
 from flintlog.disk import Disk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from flintlog.core.undo import KEPT_DIRECTORY
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.disk import Disk
 

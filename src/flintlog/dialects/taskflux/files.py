@@ -16,7 +16,7 @@ import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.undo import KEPT_DIRECTORY
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.layout import Layout, Metadata

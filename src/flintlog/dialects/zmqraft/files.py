@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flintlog.core.undo import KEPT_DIRECTORY
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead

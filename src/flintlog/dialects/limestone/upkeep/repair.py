@@ -27,9 +27,9 @@ import numpy as np
 from flintlog.core.dialect import no_progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import Draft, Keeper, kept_name
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
-from flintlog.core.undo import KEPT_DIRECTORY
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Catalog, Manifest

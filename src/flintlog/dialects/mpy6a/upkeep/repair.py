@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import Draft, Keeper, kept_name
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
-from flintlog.core.undo import KEPT_DIRECTORY
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan

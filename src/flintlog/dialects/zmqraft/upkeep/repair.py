@@ -17,9 +17,9 @@ import msgpack
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import Draft, Keeper, kept_name
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
-from flintlog.core.undo import KEPT_DIRECTORY
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Damage, Table

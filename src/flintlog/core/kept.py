@@ -1,0 +1,56 @@
+"""What opening cuts off is copied aside first, so that a person can still look at it.
+
+Opening cuts what was never acknowledged: the torn end of the last commit. That follows from a rule, and a rule can be
+wrong about a file that a hand or a device has changed. So the bytes go to `kept/opened/` before they go from the log.
+The place is bounded: the newest copies stay.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from flintlog.disk import Disk, File
+
+KEPT_DIRECTORY = "kept"
+OPENED_DIRECTORY = "opened"
+CUT_BYTES_MAX = 16 << 20  # of one cut: its first bytes
+CUTS_MAX = 16  # that stay
+_NAME = re.compile(r"(\d{6,})-(.+)")
+_SCRATCH = "cut.new"
+
+
+def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
+    """Copy the bytes of `file` from `begin` on to `kept/opened/` of the log directory `root`; durable on return.
+
+    Call it before the file is cut at `begin`. Zeros are no content, and what lies there already is not copied twice.
+    """
+    size = min(file.size() - begin, CUT_BYTES_MAX)
+    data = file.pread(size, begin) if size > 0 else b""
+    if not data.strip(b"\0"):
+        return
+    place = posixpath.join(root, KEPT_DIRECTORY, OPENED_DIRECTORY)
+    name = f"{posixpath.relpath(file.path, root).replace('/', '~')}@{begin}"
+    there = _numbered(disk, place)
+    if any(
+        other == name and _holds(disk, posixpath.join(place, f"{n:06d}-{name}"), data) for n, other in there
+    ):
+        return
+    disk.make_passing_directory(place)
+    disk.sync_directory(root)
+    disk.sync_directory(posixpath.join(root, KEPT_DIRECTORY))
+    number = max((number for number, _ in there), default=0) + 1
+    target = posixpath.join(place, f"{number:06d}-{name}")
+    disk.publish(target, [data], scratch=posixpath.join(place, _SCRATCH))
+    for old, other in there[: len(there) + 1 - CUTS_MAX]:
+        disk.unlink(posixpath.join(place, f"{old:06d}-{other}"))
+
+
+def _numbered(disk: Disk, place: str) -> list[tuple[int, str]]:
+    """The copies that lie here, from the oldest to the newest."""
+    found = (_NAME.fullmatch(name) for name in disk.list(place))
+    return sorted((int(match[1]), match[2]) for match in found if match)
+
+
+def _holds(disk: Disk, path: str, data: bytes) -> bool:
+    return disk.read(path, len(data) + 1) == data
