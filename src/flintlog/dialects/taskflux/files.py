@@ -203,6 +203,13 @@ class _UnsupportedError(DamageError):
         super().__init__(message, code="unsupported-version", file=file, offset=offset)
 
 
+def snapshot_index(view: memoryview, layout: Layout) -> int:
+    """The index that the header of a snapshot names; -1 when there is no header."""
+    if len(view) < layout.snapshot_header_size or view[:4] != lay.SNAPSHOT_MARKER:
+        return lay.LSN_NONE
+    return int.from_bytes(view[4 : 4 + layout.term_size], "big", signed=True)
+
+
 def read_snapshot(view: memoryview, layout: Layout) -> Base:
     """The state in a snapshot file, every byte checked."""
     size = layout.snapshot_header_size

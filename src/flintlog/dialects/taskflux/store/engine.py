@@ -14,6 +14,7 @@ from typing import Any
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import REPAIR_SCRATCH
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -21,7 +22,7 @@ from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
-from flintlog.dialects.taskflux.survey import Fit, Survey, survey
+from flintlog.dialects.taskflux.survey import SNAPSHOT_UNUSABLE, Fit, Survey, survey
 from flintlog.disk import Disk, FailStop, File, take_lock, write_all
 from flintlog.errors import DamageError, RefusedError, UnsupportedError
 
@@ -90,13 +91,20 @@ class Engine:
         self.disk.sync_ancestors(self.log_directory)
         self.disk.sync_directory(self.log_directory)
         self._make_scratch(found)
+        self._put_snapshot_aside(found)
         self._open_log(found)
-        # Without its metadata a node may have voted in the term of its last entry; in the next it has not.
-        self.metadata = found.metadata or Metadata(found.last_term + 1 if found.last >= 0 else lay.TERM_FIRST)
+        self.metadata = found.metadata or Metadata(found.next_term)
         if found.metadata is None:
             self._create_rest()
         for name in found.leftovers:
             self.disk.unlink(posixpath.join(self.data, name))
+
+    def _put_snapshot_aside(self, found: Fit[Any]) -> None:
+        if any(finding.code == SNAPSHOT_UNUSABLE for finding in found.findings):
+            path = posixpath.join(self.data, lay.SNAPSHOT_FILE)
+            with self.disk.open(path) as file:
+                keep_cut(self.disk, self.data, file, 0)
+            self.disk.publish(path, [], scratch=self.snapshot_scratch)
 
     def _layout(self, edition: str | None) -> Layout:
         found = files.detect_layout(self.disk, files.list_files(self.disk, self.data))

@@ -216,6 +216,7 @@ class ReplicaLog:
 
         A snapshot or a roll-back may come meanwhile: entries that it removes are refused, or end the reading.
         """
+        self._engine.failstop.check()
         last = self.last_lsn if limit is None else min(first + limit - 1, self.last_lsn)
         while first <= last:
             with self._lock:
@@ -266,6 +267,7 @@ class ReplicaLog:
 
     def read_snapshot(self, chunk_size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the snapshot file, to send to another node."""
+        self._engine.failstop.check()
         path = posixpath.join(self._engine.data, lay.SNAPSHOT_FILE)
         with self._engine.disk.open(path) as file:
             size = file.size()
