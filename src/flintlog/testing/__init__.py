@@ -20,6 +20,7 @@ from flintlog.testing.explore import (
 from flintlog.testing.faults import Fault, FaultReport, FaultyKernel, inject_everywhere
 from flintlog.testing.kernel import MemoryKernel
 from flintlog.testing.kill import KillReport, Reporter, kill_rounds, nothing_lost_nothing_invented
+from flintlog.testing.life import LifeReport, live
 from flintlog.testing.notes import Notes
 from flintlog.testing.oracle import History, Oracle, Recording, Scenario, Suite, record
 from flintlog.testing.races import RaceReport, Subject, explore_races, race, race_again
@@ -36,6 +37,7 @@ __all__ = [
     "History",
     "Image",
     "KillReport",
+    "LifeReport",
     "MemoryKernel",
     "Notes",
     "Oracle",
@@ -58,6 +60,7 @@ __all__ = [
     "images",
     "inject_everywhere",
     "kill_rounds",
+    "live",
     "merged",
     "nothing_lost_nothing_invented",
     "prove_sync",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import os
 import random
 import signal
@@ -298,8 +299,6 @@ class _Life:
 
 def subjects_at(target: str) -> tuple[Subject, ...]:
     """The subjects that stand at `package.module:NAME`."""
-    import importlib
-
     module, _, name = target.partition(":")
     found: tuple[Subject, ...] = getattr(importlib.import_module(module), name or "SUBJECTS")
     return found
