@@ -48,18 +48,13 @@ class Payloads:
 
 def back_to_back(data: Sequence[bytes]) -> tuple[bytes, Ints]:
     """Byte strings in one buffer, and where each begins (one more for the end). A view counts with its bytes."""
-    try:
+    with suppress(TypeError, BufferError):
         offsets = offsets_of(np.fromiter(map(len, data), np.int64, len(data)))
-        with suppress(BufferError):  # of a view with gaps
-            joined = b"".join(data)
-            if len(joined) == offsets[-1]:
-                return joined, offsets
-        if any(
-            isinstance(part, memoryview) for part in data
-        ):  # of longer items, or with gaps: by their bytes
-            return back_to_back([bytes(part) for part in data])
-    except TypeError:
-        pass
+        joined = b"".join(data)
+        if len(joined) == offsets[-1]:
+            return joined, offsets
+    if any(isinstance(part, memoryview) for part in data):  # of longer items, or with gaps
+        return back_to_back([bytes(part) if isinstance(part, memoryview) else part for part in data])
     raise UsageError("a payload is not bytes", advice="Encode it first")
 
 
