@@ -258,6 +258,14 @@ def append_before_dirty_slots(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def append_over_dirty_slots(disk: Disk, history: History[Step]) -> None:
+    """The new slots stand where those of the old life are: a tear must not join the two."""
+    driver = Driver(disk, history, capacity=16)
+    driver.append(2, b"", b"an odd size", b"xyz", b"and one that is longer than the others", b"v", b"w" * 5)
+    driver.append(2, b"behind them")
+    driver.close()
+
+
 def terms_and_votes(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     for term in range(1, 24):
@@ -300,6 +308,16 @@ def install_in_conflict(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def install_in_another_term(disk: Disk, history: History[Step]) -> None:
+    """At the index of the snapshot that is there: no entry tells that the log is not of the new one."""
+    driver = Driver(disk, history)
+    driver.install(8, 2, b"state at eight")
+    driver.append(2, *(b"entry %d" % number for number in range(5)))
+    driver.install(8, 3, b"another state at eight")
+    driver.append(3, b"behind it")
+    driver.close()
+
+
 def install_at_the_end(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(5)))
@@ -319,6 +337,7 @@ def size_rollover(disk: Disk, history: History[Step]) -> None:
 
 
 SLOT = 4
+ON_DIRTY_SLOTS = (append_before_dirty_slots, append_over_dirty_slots)
 SUITE = Suite(
     "tests.crash.zmqraft_peer:SUITE",
     PeerOracle(),
@@ -326,7 +345,7 @@ SUITE = Suite(
         Scenario(
             function.__name__.replace("_", "-"),
             function,
-            prepare=rolled_back_in_part if function is append_before_dirty_slots else None,
+            prepare=rolled_back_in_part if function in ON_DIRTY_SLOTS else None,
             atomic_bytes=SLOT,
         )
         for function in (
@@ -336,12 +355,13 @@ SUITE = Suite(
             truncate_and_overwrite,
             truncate_over_directories,
             overwrite_dirty_slots,
-            append_before_dirty_slots,
+            *ON_DIRTY_SLOTS,
             terms_and_votes,
             state_rolls,
             compaction,
             install_ahead,
             install_in_conflict,
+            install_in_another_term,
             install_at_the_end,
             size_rollover,
         )

@@ -12,7 +12,7 @@ What a crash can leave, and what it means:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from flintlog.core.finding import Finding, Severity
@@ -39,8 +39,12 @@ def live_range(
     snapshot: SnapshotHead,
     count_of: Callable[[int], int],
     term_of: Callable[[int, int], int],
+    superseded_by: Collection[tuple[int, int]] = (),
 ) -> LogRange:
-    """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term."""
+    """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term.
+
+    `superseded_by` are the snapshots that the log itself says it is not of.
+    """
     files = list(firsts)
     empty: list[int] = []
     while len(files) > 1 and files[-1] > snapshot.index + 1 and not count_of(files[-1]):
@@ -51,7 +55,9 @@ def live_range(
     findings += [_heal("leftover", "left over from an unfinished removal", file) for file in leftovers]
     findings += gaps
     last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
-    superseded = bool(files) and _is_superseded(files, last, snapshot, term_of)
+    superseded = bool(files) and (
+        (snapshot.index, snapshot.term) in superseded_by or _is_superseded(files, last, snapshot, term_of)
+    )
     if superseded:
         message = (
             f"the snapshot at index {snapshot.index} is not of this log; opening keeps the log as log-<time>"

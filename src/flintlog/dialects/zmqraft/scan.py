@@ -129,6 +129,13 @@ def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
     )
 
 
+def zero_slot(table: Table) -> Damage:
+    """The first free slot of a file that must be full, because another one follows it."""
+    count = len(table.ends)
+    message = f"index {table.first + count}: its slot is zero, and the file is not the last one"
+    return Damage("log-gap", message, lay.TABLE_OFFSET + lay.SLOT_SIZE * count, "where the entry ends", "0")
+
+
 def _short(size: int, needed: int, what: str) -> Damage:
     return Damage("index-short", f"the file ends inside its {what}", size, f"{needed} bytes", f"{size} bytes")
 

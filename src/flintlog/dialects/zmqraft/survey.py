@@ -285,7 +285,7 @@ def _find_range(found: Survey) -> None:
     if not firsts and snapshot.index:
         message = "there is no log behind the snapshot; opening begins one"
         found.findings.append(Finding(Severity.REPAIRABLE, "log-missing", message, lay.LOG_DIRECTORY))
-    found.range = live_range(firsts, snapshot, found.count_of, found.term_of)
+    found.range = live_range(firsts, snapshot, found.count_of, found.term_of, found.listing.superseded_by)
     found.findings += found.range.findings
     for at, first in enumerate(firsts):
         damage = found.reads[first].damage

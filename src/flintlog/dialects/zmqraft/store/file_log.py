@@ -76,7 +76,7 @@ class FileLog:
         self._capacity = capacity
         self._sizes = {file.first: file.size for file in listing.index_files}
         self._firsts = [file.first for file in listing.index_files]
-        found = live_range(self._firsts, self.snapshot, self._count_in, self._term_in)
+        found = live_range(self._firsts, self.snapshot, self._count_in, self._term_in, listing.superseded_by)
         for finding in found.findings:
             if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
                 raise finding.error(self._path)
@@ -197,7 +197,7 @@ class FileLog:
 
     def term_of(self, index: int) -> int:
         """The term of an entry, or of the snapshot at its index."""
-        if index == self.snapshot.index:
+        if lay.check_index(index) == self.snapshot.index:
             return self.snapshot.term
         return int(self.piece(index, index)[1].term[0])
 
@@ -217,8 +217,8 @@ class FileLog:
 
         Closed files are mapped and not copied: what `truncate` forgets must not be looked at any more.
         """
-        last = self.last if last is None else last
-        while first <= last:
+        last = self.last if last is None else lay.check_index(last)
+        while lay.check_index(first) <= last:
             view, entries = self.piece(first, last)
             yield view, entries
             first += len(entries)
@@ -235,8 +235,7 @@ class FileLog:
 
     def find_request(self, request_id: bytes) -> int | None:
         """The index of the newest entry with this request id; `RequestIndex` tells what it costs."""
-        if len(request_id) != lay.REQUEST_ID_SIZE:
-            raise UsageError(f"a request id has {lay.REQUEST_ID_SIZE} bytes, not {len(request_id)}")
+        request_id = lay.check_request_id(request_id)
         if request_id == lay.NO_REQUEST:
             return None
         found = self._requests.find_in_last(self._last, self._disk, request_id)
@@ -283,6 +282,8 @@ class FileLog:
         if isinstance(table, Damage):
             raise table.finding(name).error(self._path)
         entries, damage = scan.read_entries(view, table)
+        if damage is None and base != self._firsts[-1] and len(entries) < table.capacity:
+            damage = scan.zero_slot(table)
         if damage is not None:
             raise damage.finding(name).error(self._path)
         return view, entries
@@ -332,7 +333,7 @@ class FileLog:
 
     def truncate(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on; durable on return."""
-        if not self.first <= first_gone <= self.last + 1:
+        if not self.first <= lay.check_index(first_gone) <= self.last + 1:
             raise RefusedError(
                 f"index {first_gone} is not in the log, which holds {self.first} to {self.last}",
                 file=self._path,
@@ -373,10 +374,15 @@ class FileLog:
 
     def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
         """Write a snapshot from bytes or from a stream, and install it."""
-        size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
+        chunks: Iterable[bytes | memoryview]
+        if isinstance(data, bytes | bytearray | memoryview):
+            chunks = (lay.as_bytes("the data of a snapshot", data),)
+            size = len(chunks[0])
+        else:
+            chunks, size = data, None
         snapshot = self.begin_snapshot(index, term, size)
         try:
-            for chunk in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
+            for chunk in chunks:
                 snapshot.write(chunk)
         except BaseException:
             snapshot.abandon()
@@ -401,6 +407,8 @@ class FileLog:
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         snapshot.finish()
         with self._failstop.guard():
+            if snapshot.index == self.snapshot.index and not agrees:
+                self._mark_superseded(snapshot)
             self._disk.link(path, self._stamps.predecessor(self._disk, path))
             self._disk.install(snapshot.file, path)
             snapshot.file.close()
@@ -415,6 +423,12 @@ class FileLog:
         if index == self.snapshot.index:
             return term == self.snapshot.term
         return self.first <= index <= self.last and self.term_of(index) == term
+
+    def _mark_superseded(self, snapshot: SnapshotFile) -> None:
+        """Say in the log what no entry of it tells: that it is not of this snapshot, once that is installed."""
+        mark = posixpath.join(self._path, lay.superseded_path(snapshot.index, snapshot.term))
+        self._disk.open(mark, "create").close()
+        self._disk.sync_directory(posixpath.dirname(mark))
 
     def _put_log_aside(self) -> None:
         self._last.close()

@@ -122,7 +122,7 @@ class RaftStore:
         with self._lock:
             current = self.hard_state
             changes: dict[str, Any] = {}
-            if term is not None and term < current.term:
+            if term is not None and lay.check_number("term", term) < current.term:
                 raise RefusedError(f"term {term} is below the current term {current.term}")
             same_term = term is None or term == current.term
             if same_term and vote is not None and current.vote not in (None, vote):
@@ -183,6 +183,7 @@ class RaftStore:
         """What a follower receives: everything from `index` on is replaced by these entries."""
         encoded = batch.of_entries(entries)
         self.log.check_sizes(encoded)
+        lay.check_index(index)
         with self._quiet():
             self.log.check_indexes(encoded, index - 1)
             if index <= self.log.last:
@@ -220,8 +221,8 @@ class RaftStore:
 
         Nothing is copied from closed files: what `truncate` forgets must not be looked at any more.
         """
-        last = self.last_index if last is None else last
-        while first <= last:
+        last = self.last_index if last is None else lay.check_index(last)
+        while lay.check_index(first) <= last:
             with self._lock, self._writing:
                 view, entries = self.log.piece(first, last)
             yield view, entries

@@ -134,9 +134,10 @@ class TokenFile:
 
     def append(self, token: bytes, data: bytes = b"") -> Segment:
         """Put a segment behind the last one; durable on return."""
+        token = bytes(lay.as_bytes("a token", token))
+        data = bytes(lay.as_bytes("the data of a segment", data))
         if len(token) != _TOKEN_SIZE or token.startswith(_UNCOMMITTED):
             raise UsageError(f"{token!r} is not a token: four bytes, the first of them not zero")
-        lay.as_bytes("the data of a segment", data)
         if len(data) > _LENGTH_MAX:
             raise UsageError(f"a segment holds at most {_LENGTH_MAX} bytes, not {len(data)}")
         self._refuse_marker(token)
