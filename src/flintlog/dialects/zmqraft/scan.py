@@ -130,9 +130,9 @@ def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
 
 
 def zero_slot(table: Table) -> Damage:
-    """The first free slot of a file that must be full, because another one follows it."""
+    """The first free slot of a file that must hold more, because the log goes on behind it."""
     count = len(table.ends)
-    message = f"index {table.first + count}: its slot is zero, and the file is not the last one"
+    message = f"index {table.first + count}: its slot is zero, and the log goes on behind it"
     return Damage("log-gap", message, lay.TABLE_OFFSET + lay.SLOT_SIZE * count, "where the entry ends", "0")
 
 

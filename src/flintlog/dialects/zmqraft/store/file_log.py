@@ -136,7 +136,7 @@ class FileLog:
         return capacity
 
     def _term_in(self, first: int, index: int) -> int:
-        return int(self._read_closed(first)[1].term[index - first])
+        return int(self._read_closed(first, index - first + 1)[1].term[index - first])
 
     def _head_of(self, first: int) -> tuple[int, int]:
         """The capacity of a file, and where the entry in its last slot ends."""
@@ -267,13 +267,15 @@ class FileLog:
         if base == self._last.first:
             return self._last.read(self._disk)
         if base not in self._readers:
-            self._readers[base] = self._read_closed(base)
+            following = self._firsts[bisect_right(self._firsts, base)]
+            self._readers[base] = self._read_closed(base, following - base)
         self._readers.move_to_end(base)
         while len(self._readers) > _READERS_MAX:
             self._readers.popitem(last=False)
         return self._readers[base]
 
-    def _read_closed(self, base: int) -> tuple[memoryview, Entries]:
+    def _read_closed(self, base: int, least: int = 0) -> tuple[memoryview, Entries]:
+        """All entries of a file, `least` or more."""
         name = lay.index_path(base)
         with self._disk.open(posixpath.join(self._path, name)) as file:
             view = file.view()
@@ -282,7 +284,7 @@ class FileLog:
         if isinstance(table, Damage):
             raise table.finding(name).error(self._path)
         entries, damage = scan.read_entries(view, table)
-        if damage is None and base != self._firsts[-1] and len(entries) < table.capacity:
+        if damage is None and len(entries) < least:
             damage = scan.zero_slot(table)
         if damage is not None:
             raise damage.finding(name).error(self._path)

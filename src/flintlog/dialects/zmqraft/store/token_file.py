@@ -135,20 +135,20 @@ class TokenFile:
     def append(self, token: bytes, data: bytes = b"") -> Segment:
         """Put a segment behind the last one; durable on return."""
         token = bytes(lay.as_bytes("a token", token))
-        data = bytes(lay.as_bytes("the data of a segment", data))
+        view = lay.as_bytes("the data of a segment", data)
         if len(token) != _TOKEN_SIZE or token.startswith(_UNCOMMITTED):
             raise UsageError(f"{token!r} is not a token: four bytes, the first of them not zero")
-        if len(data) > _LENGTH_MAX:
-            raise UsageError(f"a segment holds at most {_LENGTH_MAX} bytes, not {len(data)}")
+        if len(view) > _LENGTH_MAX:
+            raise UsageError(f"a segment holds at most {_LENGTH_MAX} bytes, not {len(view)}")
         self._refuse_marker(token)
         if self._marker is not None:
             raise RefusedError("the file was opened with a marker, to be read", file=self._path)
         with self._failstop.guard():
-            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], data), self._end)
+            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], bytes(view)), self._end)
             self._file.sync()
             self._file.pwrite(token[:1], self._end)
             self._file.sync()
-        added = Segment(token, self._end + lay.TOKEN_HEADER_SIZE, len(data))
+        added = Segment(token, self._end + lay.TOKEN_HEADER_SIZE, len(view))
         self._end = added.following
         return added
 
