@@ -75,25 +75,39 @@ def after(peer: Peer, step: Step) -> Peer:
         case Append(term, data):
             return replace(peer, entries=(*peer.entries, (term, data)))
         case Truncate(first_gone):
-            return replace(peer, entries=peer.entries[: first_gone - peer.snapshot[0] - 1])
+            kept = peer.entries[: first_gone - peer.snapshot[0] - 1]
+            return replace(peer, entries=kept, applied=min(peer.applied, first_gone - 1))
         case Remember(term, vote):
             return replace(peer, term=term, vote=vote)
         case Applied(index):
             return replace(peer, applied=index)
         case Install(index, term, data):
-            at = index - peer.snapshot[0]
-            agrees = (at == 0 and term == peer.snapshot[1]) or (
-                0 < at <= len(peer.entries) and peer.entries[at - 1][0] == term
-            )
-            return replace(peer, snapshot=(index, term, data), entries=peer.entries[at:] if agrees else ())
+            if agrees(peer, step):
+                return replace(
+                    peer, snapshot=(index, term, data), entries=peer.entries[index - peer.snapshot[0] :]
+                )
+            return replace(peer, snapshot=(index, term, data), entries=(), applied=min(peer.applied, index))
+
+
+def agrees(peer: Peer, snapshot: Install) -> bool:
+    at = snapshot.index - peer.snapshot[0]
+    if at == 0:
+        return snapshot.term == peer.snapshot[1]
+    return 0 < at <= len(peer.entries) and peer.entries[at - 1][0] == snapshot.term
 
 
 def between(peer: Peer, step: Step) -> set[Peer]:
-    """What a crash inside a step may leave besides before and after: a log that is rolled back in part."""
+    """What a crash inside a step may leave besides before and after: a log that is rolled back in part.
+
+    What is applied is lowered first.
+    """
+    lowered = replace(peer, applied=after(peer, step).applied)
+    if isinstance(step, Install):
+        return {lowered}
     if not isinstance(step, Truncate):
         return set()
     keep = step.first_gone - peer.snapshot[0] - 1
-    return {replace(peer, entries=peer.entries[:count]) for count in range(keep, len(peer.entries))}
+    return {replace(lowered, entries=peer.entries[:count]) for count in range(keep, len(peer.entries) + 1)}
 
 
 def opened(disk: Disk, **options: Any) -> RaftStore:
@@ -211,6 +225,7 @@ def large_batch(disk: Disk, history: History[Step]) -> None:
 def truncate_and_overwrite(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(10)))
+    driver.applied(8)
     driver.truncate(10)
     driver.truncate(6)
     driver.append(2, b"other")
@@ -268,6 +283,7 @@ def append_over_dirty_slots(disk: Disk, history: History[Step]) -> None:
 
 def terms_and_votes(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
+    driver.append(1, *[b""] * 23)
     for term in range(1, 24):
         driver.remember(term, f"peer {term}")
         driver.applied(term)
@@ -303,6 +319,7 @@ def install_ahead(disk: Disk, history: History[Step]) -> None:
 def install_in_conflict(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(9)))
+    driver.applied(7)
     driver.install(5, 3, b"another history")
     driver.append(3, b"behind it")
     driver.close()
@@ -313,6 +330,7 @@ def install_in_another_term(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.install(8, 2, b"state at eight")
     driver.append(2, *(b"entry %d" % number for number in range(5)))
+    driver.applied(10)
     driver.install(8, 3, b"another state at eight")
     driver.append(3, b"behind it")
     driver.close()
