@@ -24,6 +24,7 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.files import read_snapshot_file
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
@@ -39,10 +40,10 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
     found = survey(disk, path, read_all=True)
     findings = tuple(found.findings)
     draft = Draft()
-    _plan_snapshot(found, draft)
+    covered = _plan_snapshot(found, draft)
     _plan_covered(found, draft)
     last = _plan_log(found, draft)
-    _plan_missing_log(found, draft)
+    _plan_beginning(found, covered, draft)
     _plan_states(found, last, draft)
     _plan_opening(findings, draft)
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
@@ -98,15 +99,16 @@ def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
 # The snapshot
 
 
-def _plan_snapshot(found: Survey, draft: Draft) -> None:
+def _plan_snapshot(found: Survey, draft: Draft) -> int:
+    """See to it that there is a snapshot from which the log goes on; returns its index."""
     wrong = {finding.code for finding in found.findings if finding.severity is Severity.CORRUPT}
     is_gone = found.snapshot is None or "snapshot-missing" in wrong
-    if not is_gone and "log-start" not in wrong:
-        return
+    if found.snapshot is not None and not wrong & {"snapshot-missing", "log-start"}:
+        return found.snapshot.index
     name = substitute(found)
     if name is None or (name == "" and not is_gone):
         draft.refusal = f"the log needs a snapshot that is not there; {_RESTORE}"
-        return
+        return 0
     if is_gone:
         draft.lost.append("the data of the snapshot; the state follows from the log and what takes its place")
     empty = lay.encode_snapshot_head(0, 0, 0) + lay.segment(lay.DATA_TOKEN, b"")
@@ -122,6 +124,7 @@ def _plan_snapshot(found: Survey, draft: Draft) -> None:
 
     reason = f"by {name}, from which the log goes on" if name else "by an empty one: the whole log is there"
     draft.add("replace", lay.SNAPSHOT_FILE, reason, act)
+    return read_snapshot_file(found.disk, found.path, name).index if name else 0
 
 
 # The log
@@ -193,11 +196,14 @@ def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> tupl
     return first + kept, False
 
 
-def _plan_missing_log(found: Survey, draft: Draft) -> None:
-    """A log that is gone begins anew behind the snapshot."""
-    if not any(item.code == "log-missing" and item.severity is Severity.CORRUPT for item in found.findings):
+def _plan_beginning(found: Survey, covered: int, draft: Draft) -> None:
+    """A log of which no file is left begins anew behind the snapshot."""
+    aside = {step.file for step in draft.steps if step.action == "move aside"}
+    is_gone = any(item.code == "log-missing" and item.severity is Severity.CORRUPT for item in found.findings)
+    goes = found.reads and all(read.file.name in aside for read in found.reads.values())
+    if not covered or not (is_gone or goes):
         return
-    first = found.range.first
+    first = covered + 1
     capacity = lay.file_capacity(lay.CAPACITY_DEFAULT, first)
     head = lay.encode_index_head(capacity, first) + bytes(lay.SLOT_SIZE * capacity)
     name = lay.index_path(first)
@@ -206,7 +212,8 @@ def _plan_missing_log(found: Survey, draft: Draft) -> None:
         keeper.disk.make_directory(posixpath.dirname(posixpath.join(found.path, name)))
         keeper.replace(name, [head, lay.segment(lay.ENTRIES_TOKEN, b"")])
 
-    draft.lost.append(f"index {first} on, if the log held it")
+    if is_gone:
+        draft.lost.append(f"index {first} on, if the log held it")
     draft.add("begin", name, "an empty log behind the snapshot", act)
 
 
