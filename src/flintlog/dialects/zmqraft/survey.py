@@ -44,6 +44,12 @@ HEALED_BY_OPENING = {
 }
 
 
+# What a store may be about to finish, or has finished between the reading of one file and the next.
+PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap", "index-offsets", "applied-beyond"}
+LOOKS_MAX = 5
+PAUSE_SECONDS = 0.02
+
+
 @dataclass(frozen=True, slots=True)
 class IndexRead:
     """An index file that was read: its table, and the first damage in it."""
@@ -229,6 +235,22 @@ def survey(
     return found
 
 
+def steady_survey(disk: Disk, path: str, *, read_all: bool = False, reader: Reader | None = None) -> Survey:
+    """A survey; where it sees what a store may be about to finish, or a file goes away, it looks again some times."""
+    for left in reversed(range(LOOKS_MAX)):
+        try:
+            found = survey(disk, path, read_all=read_all, reader=reader)
+        except DiskError as error:
+            if error.errno != errno.ENOENT or not left:
+                raise
+        else:
+            worst = gravest(found.findings)
+            if not left or worst is None or worst.severity is Severity.NOTE or worst.code not in PASSING:
+                return found
+        disk.pause(PAUSE_SECONDS)
+    raise AssertionError  # the last look returns or raises
+
+
 def _read_applied(disk: Disk, path: str) -> int:
     place = posixpath.join(path, lay.APPLIED_STATE_FILE)
     with suppress(DamageError), suppress_gone(), disk.open(place) as file:
@@ -379,8 +401,8 @@ def _compare_states(found: Survey) -> None:
 def checked_survey(disk: Disk, path: str, workers: Workers | None) -> Survey:
     """A survey for whoever is about to remove files; workers, where they are given, read every entry of the rest."""
     if workers is None:
-        found = survey(disk, path)
+        found = steady_survey(disk, path)
     else:
-        found = survey(disk, path, read_all=True, reader=partial(workers.map, glance))
+        found = steady_survey(disk, path, read_all=True, reader=partial(workers.map, glance))
     found.refuse_damage()
     return found
