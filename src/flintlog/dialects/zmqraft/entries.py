@@ -246,10 +246,9 @@ class _Held:
         """
         entries, damage = scan.read_entries(self.view, self.table)
         view, table, _, _ = _read(disk, path, self.split, copy=True)
-        now, _ = scan.read_entries(view, table, 0, len(entries))
+        now, damage_now = scan.read_entries(view, table, 0, len(self.table.ends))
         return (
-            damage is None
-            and len(now) == len(entries)
+            damage == damage_now
             and np.array_equal(now.offset, entries.offset)
             and np.array_equal(now.term, entries.term)
         )
