@@ -80,11 +80,7 @@ class RaftStore:
     def _open(
         self, stamps: Stamps, capacity: int, peers: list[Any], data_size_max: int, as_original: bool
     ) -> None:
-        for name, properties in PROPERTIES_OF.items():
-            path = posixpath.join(self._path, name)
-            if self._disk.stat(path) is not None:
-                with self._disk.open(path) as file:
-                    read_state(file, properties)  # before anything is changed
+        loaded = [self._look_at(name) for name in PROPERTIES_OF]  # before anything is changed
         failstop = FailStop(self._path)  # one for all: after a failed vote no entry is taken, and so on
         self.log = FileLog(
             self._path,
@@ -93,6 +89,7 @@ class RaftStore:
             stamps=stamps,
             data_size_max=data_size_max,
             failstop=failstop,
+            applied=max(values.get("lastApplied", 0) for values in loaded),
         )
         options: dict[str, Any] = {
             "disk": self._disk,
@@ -106,6 +103,14 @@ class RaftStore:
         path = posixpath.join(self._path, lay.APPLIED_STATE_FILE)
         self.applied = StateFile(path, APPLIED_PROPERTIES, **options)
 
+    def _look_at(self, name: str) -> dict[str, Any]:
+        """What a state file tells; damage is an error."""
+        path = posixpath.join(self._path, name)
+        if self._disk.stat(path) is None:
+            return {}
+        with self._disk.open(path) as file:
+            return read_state(file, PROPERTIES_OF[name]).values
+
     # Term, vote, applied
 
     @property
@@ -117,12 +122,14 @@ class RaftStore:
     ) -> None:
         """Enter a term, vote in it, or note what was applied; durable on return.
 
-        A new term begins without a vote unless one is given.
+        A new term begins without a vote unless one is given. Nothing is applied that the log does not hold.
         """
         with self._lock:
             current = self.hard_state
+            if applied is not None and lay.check_number("applied", applied) > self.log.last:
+                raise RefusedError(f"index {applied} cannot be applied: the log ends at {self.log.last}")
             changes: dict[str, Any] = {}
-            if term is not None and term < current.term:
+            if term is not None and lay.check_number("term", term) < current.term:
                 raise RefusedError(f"term {term} is below the current term {current.term}")
             same_term = term is None or term == current.term
             if same_term and vote is not None and current.vote not in (None, vote):
@@ -140,6 +147,11 @@ class RaftStore:
         """Set properties of `raft.pers`, such as the peers; durable on return."""
         with self._lock:
             self.raft.update(**changes)
+
+    def _lower_applied(self, last: int) -> None:
+        """The log is about to end at `last`: what is applied never goes beyond it, also when a crash comes between."""
+        if self.applied["lastApplied"] > last:
+            self.applied.update(lastApplied=last)
 
     # Entries
 
@@ -183,10 +195,11 @@ class RaftStore:
         """What a follower receives: everything from `index` on is replaced by these entries."""
         encoded = batch.of_entries(entries)
         self.log.check_sizes(encoded)
+        lay.check_index(index)
         with self._quiet():
             self.log.check_indexes(encoded, index - 1)
             if index <= self.log.last:
-                self.log.truncate(index)
+                self._truncate(index)
             elif index != self.log.last + 1:
                 raise RefusedError(
                     f"entries from {index} on would leave a gap: the log ends at {self.log.last}"
@@ -206,9 +219,14 @@ class RaftStore:
                 yield
 
     def truncate(self, first_gone: int) -> None:
-        """Forget the entries from `first_gone` on."""
+        """Forget the entries from `first_gone` on; those that were applied are so no more."""
         with self._quiet():
-            self.log.truncate(first_gone)
+            self._truncate(first_gone)
+
+    def _truncate(self, first_gone: int) -> None:
+        self.log.check_first_gone(first_gone)
+        self._lower_applied(first_gone - 1)
+        self.log.truncate(first_gone)
 
     def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
         """Entries in order."""
@@ -220,8 +238,8 @@ class RaftStore:
 
         Nothing is copied from closed files: what `truncate` forgets must not be looked at any more.
         """
-        last = self.last_index if last is None else last
-        while first <= last:
+        last = self.last_index if last is None else lay.check_index(last)
+        while lay.check_index(first) <= last:
             with self._lock, self._writing:
                 view, entries = self.log.piece(first, last)
             yield view, entries
@@ -273,7 +291,7 @@ class RaftStore:
     def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
         """Install a snapshot that another peer sent."""
         with self._quiet():
-            self.log.install_snapshot(index, term, data)
+            self._install(self.log.write_snapshot(index, term, data))
 
     def receive_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
         """A snapshot that comes in chunks at given offsets; give it to `install_received` when it is whole."""
@@ -282,7 +300,13 @@ class RaftStore:
     def install_received(self, snapshot: SnapshotFile) -> None:
         """Install a snapshot that was received in chunks."""
         with self._quiet():
-            self.log.install_received(snapshot)
+            self._install(snapshot)
+
+    def _install(self, snapshot: SnapshotFile) -> None:
+        is_ahead = snapshot.index >= self.log.snapshot.index
+        if is_ahead and not self.log.agrees(snapshot.index, snapshot.term):
+            self._lower_applied(snapshot.index)
+        self.log.install_received(snapshot)
 
     def read_snapshot(self) -> Iterator[bytes]:
         """The data of the snapshot as a stream."""
