@@ -46,7 +46,7 @@ class Payloads:
         return Payloads(memoryview(joined), offsets[:-1], np.diff(offsets))
 
 
-def back_to_back(data: Sequence[bytes]) -> tuple[bytes, Ints]:
+def back_to_back(data: Sequence[bytes | bytearray | memoryview]) -> tuple[bytes, Ints]:
     """Byte strings in one buffer, and where each begins (one more for the end). A view counts with its bytes."""
     with suppress(TypeError, BufferError):
         offsets = offsets_of(np.fromiter(map(len, data), np.int64, len(data)))

@@ -89,6 +89,7 @@ class StoreLock:
     def __init__(self, failstop: FailStop, *, reentrant: bool = False) -> None:
         self._failstop = failstop
         self._lock = _makers.rlock() if reentrant else _makers.lock()
+        self._closed = _makers.event()
 
     def __enter__(self) -> None:
         self._failstop.check_process()
@@ -98,6 +99,28 @@ class StoreLock:
     def __exit__(self, *exc: object) -> None:
         self._lock.release()
         DEFERRED.__exit__()
+
+    @contextmanager
+    def closing(self) -> Iterator[bool]:
+        """Around the work of `close`: True for the one thread that does it, when no new call can begin any more.
+
+        Another thread waits here until it is done, and a forked child has nothing to do. An interrupt comes when the
+        store is closed.
+        """
+        if self._failstop.forked:
+            yield False
+            return
+        with DEFERRED:
+            with self:
+                first = self._failstop.close()
+            if not first:
+                self._closed.wait()
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                self._closed.set()
 
     def condition(self) -> StoreCondition:
         """A condition to wait for while the lock is held."""
@@ -120,3 +143,13 @@ class StoreCondition:
         except BaseException:
             self._condition.notify()  # it may have been this sleeper's turn
             raise
+
+    def wait_for(self, is_so: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Sleep until something is so; False when the time is over."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while not is_so():
+            left = None if deadline is None else deadline - monotonic()
+            if left is not None and left <= 0:
+                return False
+            self.wait(left)
+        return True

@@ -67,7 +67,6 @@ class QueueStore:
         self._in_background = snapshot_in_background
         self._snapshot_lock = threads.rlock()
         self._snapshot_thread: Any = None
-        self._closed = threads.event()
         self._segments_refused = 0  # how many there were when a snapshot was refused: no use in trying again
 
     def _load(self, state: State) -> dict[str, Queue]:
@@ -202,13 +201,11 @@ class QueueStore:
 
         In a forked child it does nothing: the store is the parent's.
         """
-        if self._engine.failstop.forked:
-            return
-        with self._journal.lock:
-            first = self._engine.failstop.close()
-        if not first:
-            self._closed.wait()  # another thread closes it
-            return
+        with self._journal.lock.closing() as mine:
+            if mine:
+                self._close()
+
+    def _close(self) -> None:
         try:
             if not self._engine.failstop.failed:
                 self._journal.drain()
@@ -218,7 +215,6 @@ class QueueStore:
             with self._snapshot_lock:  # also one that the application asked for
                 self._engine.close()
             self._wake()
-            self._closed.set()
 
     def _wake(self) -> None:
         """Those who sleep learn that nothing will come."""

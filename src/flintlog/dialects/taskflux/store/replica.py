@@ -338,11 +338,10 @@ class ReplicaLog:
 
     def close(self) -> None:
         """Give the directory free; in a forked child it does nothing: the log is the parent's."""
-        if self._engine.failstop.forked:
-            return
-        with self._lock:
-            if self._engine.failstop.close():
-                self._engine.close()
+        with self._lock.closing() as mine:
+            if mine:
+                with self._lock:  # what was begun comes to its end
+                    self._engine.close()
 
     def __enter__(self) -> ReplicaLog:
         return self

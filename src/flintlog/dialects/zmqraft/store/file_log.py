@@ -526,4 +526,5 @@ class FileLog:
 
     def close(self) -> None:
         self._failstop.close()
+        self._failstop.end()
         self._last.close()

@@ -285,6 +285,7 @@ class StateFile:
 
     def close(self) -> None:
         self._failstop.close()
+        self._failstop.end()
         self._file.close()
 
 

@@ -167,4 +167,5 @@ class TokenFile:
 
     def close(self) -> None:
         self._failstop.close()
+        self._failstop.end()
         self._file.close()
