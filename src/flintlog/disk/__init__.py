@@ -4,13 +4,14 @@ from flintlog.disk.assembled import assembled
 from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, Progress, no_progress, write_all
 from flintlog.disk.failstop import FailStop
 from flintlog.disk.interrupts import DEFERRED
-from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
+from flintlog.disk.kernel import Access, Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
 from flintlog.disk.reversible import ReversibleKernel
 
 __all__ = [
     "COPY_BYTES_MAX",
     "DEFERRED",
+    "Access",
     "Buffer",
     "Disk",
     "FailStop",
