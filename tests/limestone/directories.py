@@ -115,6 +115,12 @@ CASES: list[tuple[str, Make]] = [
         ),
     ),
     ("epoch-missing", lambda root: shipped(root).log(ONE).remove(lay.EPOCH_FILE)),
+    (
+        "epoch-short",
+        lambda root: (
+            designed(root, 1).log(ONE, session(2, "c")).write(lay.WITNESS_FILE, lay.encode_durable(2))
+        ),
+    ),
     ("epoch-torn", lambda root: shipped(root, 1).write(lay.EPOCH_FILE, lay.encode_durable(1) + b"\4\2")),
     ("epoch-torn", lambda root: shipped(root, 1).write(lay.EPOCH_FILE, lay.encode_durable(1) + bytes(9))),
     ("epoch-type", lambda root: shipped(root, 1).write(lay.EPOCH_FILE, lay.encode_begin(1))),

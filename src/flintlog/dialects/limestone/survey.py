@@ -30,10 +30,11 @@ import numpy as np
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.live import suppress_gone
 from flintlog.core.workers import threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs
+from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs, read_witness
 from flintlog.dialects.limestone.judge import Tail, find_durable, judge
 from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
 from flintlog.dialects.limestone.scan import Snippets, Walk
@@ -44,6 +45,7 @@ WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
 _TELL_SECONDS = 0.1
 _ATTEMPTS = 5
+_WITNESS_SIZE_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class Survey:
     edition: Edition = "designed"
     catalog: Catalog = field(default_factory=Catalog)
     catalog_name: str | None = None  # the file that holds; None: there is none
-    durable: int = 0
+    durable: int = 0  # by the epoch files
+    witness: int = 0  # an epoch that was durable, by `data/durable`
     base: tuple[str, ...] = ()
     base_walks: dict[str, Walk] = field(default_factory=dict)
     logs: list[LogRead] = field(default_factory=list)
@@ -210,6 +213,8 @@ def _survey(
 ) -> Survey:
     found = Survey(disk, path)
     # The epoch first: what is durable now is already in the logs that are listed next.
+    # And its witness before that: it is never ahead of the epoch file.
+    found.witness = _read_witness(disk, path)
     epochs = list_files(disk, path)
     _read_epochs(found, epochs)
     found.listing = list_files(disk, path)
@@ -226,6 +231,7 @@ def _survey(
     if walker is not None:
         _walk_all(found, progress, walker)
         _judge_logs(found)
+        found.findings += _lost_records(found)
     return found
 
 
@@ -262,6 +268,42 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
     if largest is None and not listing.epochs and any(log.size for log in listing.logs):
         message = "there is no epoch file to say which sessions are durable; put it back if you have it"
         found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
+
+
+def _read_witness(disk: Disk, path: str) -> int:
+    with suppress_gone():
+        return read_witness(disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX))
+    return 0
+
+
+def _lost_records(found: Survey) -> Iterator[Finding]:
+    """Did the epoch files lose records? *The rule of what opening may forget.*
+
+    Sessions above the durable epoch go when a store opens. A crash can leave any number of them: while one session is
+    open its epoch is not durable, nor is any later one, and others end meanwhile. What was acknowledged is never among
+    them as long as the epoch files are what was written. So they go (copied first) unless something shows that an epoch
+    above the recorded one was durable:
+
+    1. the witness of the epoch file says so, or
+    2. a session that the catalog's maximum epoch covers is above the recorded one.
+
+    Then opening refuses if there is any session that it would forget.
+    """
+    shown = max(found.witness, found.low if _covers_pending(found) else 0)
+    if shown <= found.durable:
+        return
+    waiting = any(len(read.pending(found.durable)) for read in found.logs)
+    message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
+    severity = Severity.CORRUPT if waiting else Severity.REPAIRABLE
+    yield Finding(
+        severity, "epoch-short", message, lay.EPOCH_FILE, None, f"epoch {shown}", f"epoch {found.durable}"
+    )
+
+
+def _covers_pending(found: Survey) -> bool:
+    """Is a session above the durable epoch at or below the catalog's maximum?"""
+    pending = [read.pending(found.durable).epoch for read in found.logs]
+    return found.low >= 0 and any((epochs <= np.uint64(found.low)).any() for epochs in pending)
 
 
 def _read_manifest(found: Survey) -> None:

@@ -14,6 +14,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import replace
 
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
@@ -64,6 +65,9 @@ def _heal_log(found: Survey, read: LogRead) -> None:
             and (not len(counted) or int(counted.offset[-1]) < pending[0])
         ):
             cut = pending[0] if cut is None else min(cut, pending[0])
+        changed = [*pending, *([] if cut is None else [cut])]
+        if changed:
+            keep_cut(found.disk, found.path, file, min(changed))
         for at in pending:
             if cut is None or at < cut:
                 file.pwrite(_INVALIDATED, at)

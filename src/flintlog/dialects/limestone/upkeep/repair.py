@@ -268,7 +268,7 @@ def _plan_compacted(found: Survey, finding: Finding, draft: Draft) -> None:
 
 
 def _plan_epochs(found: Survey, draft: Draft) -> None:
-    wrong = [item for item in found.findings if item.code in ("epoch-missing", "epoch-type")]
+    wrong = [item for item in found.findings if item.code in ("epoch-missing", "epoch-type", "epoch-short")]
     if not wrong or found.manifest is None:
         return
     epoch, torn = _whole_epochs(found)
@@ -283,7 +283,7 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
 
 def _whole_epochs(found: Survey) -> tuple[int, int | None]:
     """The largest epoch up to which every session is whole, and the first one of which one is torn."""
-    epochs: list[int] = [found.durable, found.catalog.max_epoch]
+    epochs: list[int] = [found.durable, found.witness, found.catalog.max_epoch]
     torn: list[int] = []
     for read in found.logs:
         snippets = read.snippets[read.snippets.kind == lay.BEGIN]
@@ -292,7 +292,7 @@ def _whole_epochs(found: Survey) -> tuple[int, int | None]:
             torn.append(int(snippets.epoch[-1]))
     if not torn:
         return max(epochs), None
-    return max(found.durable, min(torn) - 1), min(torn)
+    return max(found.durable, found.witness, min(torn) - 1), min(torn)
 
 
 # Logs
