@@ -271,9 +271,10 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
 
 
 def _read_witness(disk: Disk, path: str) -> int:
+    raw = b""
     with suppress_gone():
-        return read_witness(disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX))
-    return 0
+        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX)
+    return read_witness(raw)
 
 
 def _lost_records(found: Survey) -> Iterator[Finding]:

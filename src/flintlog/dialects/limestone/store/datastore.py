@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 import threading
@@ -30,6 +31,8 @@ from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
 from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk, FailStop, File, take_lock
 from flintlog.errors import LockedError, RefusedError, UsageError
+
+_log = logging.getLogger("flintlog.limestone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class Datastore:
             self._lock_manifest()
         healing.heal(found)
         self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
-        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob)
+        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
             empty = Catalog(max_blob=0 if self.edition == "shipped" else None)
             healing.publish_catalog(self.disk, self.path, empty)
@@ -263,8 +266,12 @@ class Datastore:
                 self._ended = {epoch for epoch in self._ended if epoch > upper}
                 self._durable = upper
                 self._changed.notify_all()
-        if self._on_durable is not None:
+        if self._on_durable is None:
+            return
+        try:
             self._on_durable(upper)
+        except Exception:
+            _log.exception("on_durable failed for epoch %d of %s; the epoch is durable", upper, self.path)
 
     def _upper(self) -> int:
         """The largest epoch that nobody writes in any more."""
