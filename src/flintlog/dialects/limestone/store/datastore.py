@@ -328,8 +328,9 @@ class Datastore:
                 name = self._epochs.rotate(self._milliseconds(), self._switched)
                 names += [name] if name else []
             there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
+            written = {channel.name for channel in self._channels if channel.epoch is not None}
             rotated = {
-                name: healing.rotate(self.disk, self.path, name, self._milliseconds())
+                name: healing.rotate(self.disk, self.path, name, self._milliseconds(), spare=name in written)
                 for name in sorted(there)
             }
             for channel in self._channels:

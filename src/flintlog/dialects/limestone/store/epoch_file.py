@@ -1,8 +1,8 @@
 """The epoch file: which epochs are durable. One record of nine bytes for each, synced before anybody is told.
 
 `data/durable` is its witness: the same records, each written when the epoch file has it for certain, and never
-synced. It costs no time, a crash may take it, and it never says more than was true. So where it says more than the epoch
-file does, that file has lost records.
+synced. It costs no time, a crash may take it, and it never says more than was true. So where it says more than the
+epoch file does, that file has lost records.
 """
 
 from __future__ import annotations

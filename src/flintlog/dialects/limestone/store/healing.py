@@ -11,19 +11,20 @@ again (shipped).
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
 from dataclasses import replace
 
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
+from flintlog.dialects.limestone.scan import Snippets
 from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Disk, write_all
 
 _INVALIDATED = bytes([lay.INVALIDATED])
-# Scratch of the original, as large as the log, which removes it at every start, too; and that of our workers.
-_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.")
+PARTED_SCRATCH = "compaction_temp/parted"  # sessions on their way from one log to another
+# Scratch of the original, as large as the log, which removes it at every start, too; and that of our compactions.
+_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", PARTED_SCRATCH)
 
 
 def heal(found: Survey) -> None:
@@ -77,8 +78,9 @@ def _heal_log(found: Survey, read: LogRead) -> None:
         file.sync()
 
 
-def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
-    """Give an active log the name of a rotated one; the caller syncs the directory."""
+def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool = False) -> str:
+    """Give an active log the name of a rotated one; the caller syncs the directory. `spare` leaves the name before it
+    free."""
     match = lay.ACTIVE_NAME.fullmatch(name)
     assert match is not None
     number = 0
@@ -86,6 +88,8 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
     while disk.stat(posixpath.join(path, target)) is not None:
         number += 1
         target = lay.rotated_name(int(match[1]), milliseconds, number)
+    if spare:
+        target = lay.rotated_name(int(match[1]), milliseconds, number + 1)
     disk.rename(posixpath.join(path, name), posixpath.join(path, target))
     return target
 
@@ -125,18 +129,17 @@ def _leave_out(found: Survey) -> Catalog:
     if found.low < 0 or found.all_history:
         return catalog
     newer = [read for read in found.logs if read.listed and len(read.counted(found.low, found.durable))]
-    mark_covered(found, newer, found.low)
+    for read in newer:
+        mark(found, read, read.counted(-1, found.low))
     return replace(catalog, detached=catalog.detached - {read.file.name for read in newer})
 
 
-def mark_covered(found: Survey, reads: Iterable[LogRead], epoch: int) -> None:
-    """Mark the sessions up to this epoch, which the compacted files hold; durable on return."""
-    for read in reads:
-        old = read.counted(-1, epoch)
-        with found.disk.open(_path(found, read.file.name), "write") as file:
-            for at in old.offset.tolist():
-                file.pwrite(_INVALIDATED, at)
-            file.sync()
+def mark(found: Survey, read: LogRead, sessions: Snippets) -> None:
+    """Mark sessions of a log that stand elsewhere, too; durable on return."""
+    with found.disk.open(_path(found, read.file.name), "write") as file:
+        for at in sessions.offset.tolist():
+            file.pwrite(_INVALIDATED, at)
+        file.sync()
 
 
 def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:
