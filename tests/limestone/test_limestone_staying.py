@@ -83,7 +83,7 @@ def test_the_original_sees_sessions_behind_a_compaction_in_a_log_that_it_rotated
 
 def test_opening_takes_a_log_with_newer_sessions_out_of_the_catalog(tmp_path):
     """A crash came before it, or the original listed the log: a session that raced its rotation."""
-    with Datastore(tmp_path, edition="shipped", keep_superseded=True) as store:
+    with Datastore(tmp_path, edition="shipped") as store:
         channel = store.channel()
         put(channel, b"a", b"1")
         store.switch_epoch()
