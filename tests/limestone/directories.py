@@ -97,6 +97,14 @@ CASES: list[tuple[str, Make]] = [
     ),
     ("catalog-name", lambda root: designed(root, 1).catalog(Catalog({"../cmpct_0001": 1}, max_epoch=1))),
     (
+        "catalog-old",
+        lambda root: (
+            designed(root, 3)
+            .compacted("a", epoch=2, name="cmpct_0001")
+            .catalog(Catalog(max_epoch=1, max_blob=None))
+        ),
+    ),
+    (
         "catalog-version",
         lambda root: (
             designed(root, 1)

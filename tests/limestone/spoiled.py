@@ -27,9 +27,12 @@ def laid_out(path: Path, edition: lay.Edition) -> State:
                 with channel.session() as session:
                     session.put(which, b"key %d" % number, b"x" * 40, blobs=blobs)
                     session.put(which, b"last", b"%d" % number)
+                    if number == 1:
+                        session.put(which, b"old", b"1")
                     session.remove(which, b"key %d" % (number - 2))
                 state[which, b"key %d" % number] = b"x" * 40
                 state[which, b"last"] = b"%d" % number
+                state[which, b"old"] = b"1"
                 state.pop((which, b"key %d" % (number - 2)), None)
             store.switch_epoch()
 

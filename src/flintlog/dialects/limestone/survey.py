@@ -95,6 +95,7 @@ class Survey:
     edition: Edition = "designed"
     catalog: Catalog = field(default_factory=Catalog)
     catalog_name: str | None = None  # the file that holds; None: there is none
+    unfinished: Catalog | None = None  # one whose switch is not done: the one before it holds
     durable: int = 0  # by the epoch files
     witness: int = 0  # an epoch that was durable, by `data/durable`
     base: tuple[str, ...] = ()
@@ -182,17 +183,18 @@ def survey(
     walk: bool = True,
     progress: Progress | None = None,
     walker: Walker | None = None,
+    assumed: Manifest | None = None,
 ) -> Survey:
     """Look at every file, or without `walk` at all but the logs and the compacted files.
 
-    A directory that changes meanwhile is looked at again.
+    A directory that changes meanwhile is looked at again. An `assumed` manifest stands in for one that is damaged.
     """
     progress = progress or disk.progress
     walker = (walker or partial(_walks, progress=progress)) if walk else None
     for attempt in range(_ATTEMPTS):
         catalogs = _catalog_bytes(disk, path)
         try:
-            found = _survey(disk, path, catalogs, progress, walker)
+            found = _survey(disk, path, catalogs, progress, walker, assumed)
         except VanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -209,7 +211,12 @@ def _has_rotated(found: Survey) -> bool:
 
 
 def _survey(
-    disk: Disk, path: str, catalogs: dict[str, bytes], progress: Progress, walker: Walker | None
+    disk: Disk,
+    path: str,
+    catalogs: dict[str, bytes],
+    progress: Progress,
+    walker: Walker | None,
+    assumed: Manifest | None,
 ) -> Survey:
     found = Survey(disk, path)
     # The epoch first: what is durable now is already in the logs that are listed next.
@@ -223,7 +230,7 @@ def _survey(
         raise VanishedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
         )
-    _read_manifest(found)
+    _read_manifest(found, assumed)
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found
     _read_catalog(found, catalogs)
@@ -307,7 +314,7 @@ def _covers_pending(found: Survey) -> bool:
     return found.low >= 0 and any((epochs <= np.uint64(found.low)).any() for epochs in pending)
 
 
-def _read_manifest(found: Survey) -> None:
+def _read_manifest(found: Survey, assumed: Manifest | None) -> None:
     read: dict[str, Manifest | DamageError] = {}
     for name in found.listing.manifests:
         raw = found.disk.read(posixpath.join(found.path, name), lay.MANIFEST_SIZE_MAX)
@@ -327,7 +334,9 @@ def _read_manifest(found: Survey) -> None:
         found.manifest, found.manifest_name = main, lay.MANIFEST_FILE
     elif main is not None:
         found.findings.append(damage_finding(main))
-        return
+        if assumed is None:
+            return
+        found.manifest, found.manifest_name = assumed, lay.MANIFEST_FILE
     else:
         message = "there is no manifest: this would be version 0, from before manifests"
         found.findings.append(
@@ -376,6 +385,7 @@ def _read_catalog(found: Survey, raw: dict[str, bytes]) -> None:
         catalog = read.get(name)
         if isinstance(catalog, Catalog):
             found.catalog, found.catalog_name = catalog, name
+            found.unfinished = main if name == lay.CATALOG_BACK and isinstance(main, Catalog) else None
             break
         if catalog is not None and not isinstance(catalog, IncompleteCatalogError):
             found.findings.append(damage_finding(catalog))
@@ -434,6 +444,36 @@ def _find_base(found: Survey) -> None:
         message = "the catalog names this file and it is not there"
         found.findings.append(Finding(Severity.CORRUPT, "compacted-missing", message, name))
     found.base = tuple(base)
+    if found.catalog_name is not None:
+        found.findings += _newer_than_the_catalog(found)
+
+
+def _newer_than_the_catalog(found: Survey) -> Iterator[Finding]:
+    """Compacted files of a later epoch than the catalog reaches. Opening removes what no catalog names; these it may
+    remove only when their compaction did not come to its end, and every log that it took in is there."""
+    logs = {log.name for log in found.listing.logs}
+    undone = found.unfinished if found.unfinished and found.unfinished.detached <= logs else Catalog()
+    for name in sorted(found.listing.compacted):
+        epoch = compacted_epoch(found, name) if name not in {*found.base, *undone.compacted} else None
+        if epoch is not None and epoch > found.catalog.max_epoch:
+            message = f"it holds epoch {epoch}, and the catalog ends with {found.catalog.max_epoch}: it is an older one"
+            yield Finding(
+                Severity.CORRUPT,
+                "catalog-old",
+                message,
+                name,
+                0,
+                f"epoch {found.catalog.max_epoch}",
+                f"epoch {epoch}",
+            )
+
+
+def compacted_epoch(found: Survey, name: str) -> int | None:
+    """The epoch that a compacted file of the designed edition begins with; None when it cannot be read."""
+    view = found.view(name, end=lay.MARKER_SIZE)
+    if not lay.CMPCT_NAME.fullmatch(name) or len(view) < lay.MARKER_SIZE or view[0] != lay.BEGIN:
+        return None
+    return lay.decode_marker(view, 0)
 
 
 def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
@@ -487,7 +527,12 @@ def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
 
 
 def _judge_base(found: Survey, name: str, walk: Walk) -> None:
-    """A compacted file is synced before it counts: whatever stops the walk is damage."""
+    """A compacted file is synced before it counts: whatever stops the walk is damage, and so is an empty one."""
+    if not len(walk.snippets) and walk.stop.good:
+        message = "the file is empty, and a compacted file begins with a marker"
+        found.findings.append(
+            Finding(Severity.CORRUPT, "entry-cut", message, name, 0, f"{lay.MARKER_SIZE} bytes", "0 bytes")
+        )
     if not walk.stop.good:
         tail = judge(found.view(name), walk, lay.NUMBER_MAX, end_markers=True)
         assert tail is not None

@@ -18,7 +18,7 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.scan import Snippets
-from flintlog.dialects.limestone.survey import LogRead, Survey
+from flintlog.dialects.limestone.survey import LogRead, Survey, compacted_epoch
 from flintlog.disk import Disk, write_all
 
 _INVALIDATED = bytes([lay.INVALIDATED])
@@ -99,11 +99,11 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool =
 
 def _roll_back(found: Survey) -> None:
     """Undo a switch of catalogs that did not come to its end. Compacted files that no catalog names go: a crash came
-    before they counted, or before they were removed."""
+    before they counted, or before they were removed. What cannot be read as one stays."""
     if found.catalog_name == lay.CATALOG_BACK:
         found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
     for name in found.listing.compacted:
-        if lay.CMPCT_NAME.fullmatch(name) and name not in found.catalog.compacted:
+        if name not in found.catalog.compacted and compacted_epoch(found, name) is not None:
             found.disk.unlink(_path(found, name))
 
 
