@@ -147,7 +147,9 @@ def test_a_damaged_begin_marker_behind_a_closed_session_is_no_tail(tmp_path):
     with pytest.raises(DamageError, match="a durable snippet follows"):
         keys(directory)
     directory.log(session(1, "a"), tail=b"\x12" + session(3, "b").encode()[1:])
-    with pytest.raises(DamageError, match="no record begins here"):  # a crash leaves a part of a marker, or zeros
+    with pytest.raises(
+        DamageError, match="no record begins here"
+    ):  # a crash leaves a part of a marker, or zeros
         keys(directory)
 
 

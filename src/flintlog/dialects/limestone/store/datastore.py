@@ -156,7 +156,7 @@ class Datastore:
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
-        healing.heal(found)
+        healing.heal(found, self._milliseconds)
         self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
         self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
