@@ -56,13 +56,11 @@ class Listing:
 
 
 def recognise(disk: Disk, path: str) -> bool:
-    """Does this directory hold a manifest, a catalog or a log?"""
-    if not disk.is_directory(path):
-        return False
-    names = set(disk.list(path))
-    known = {lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK}
-    return bool(names & known) or any(
-        lay.is_rotated_name(name) or name == lay.COMPACTED_FILE for name in names
+    """Does this directory hold a manifest, a catalog or a log? Directories of such a name do not count."""
+    known = {lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK, lay.COMPACTED_FILE}
+    return disk.is_directory(path) and any(
+        (name in known or lay.is_rotated_name(name)) and not disk.is_directory(posixpath.join(path, name))
+        for name in disk.list(path)
     )
 
 

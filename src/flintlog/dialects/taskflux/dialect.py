@@ -43,7 +43,8 @@ class Taskflux:
         return tuple(WORDS)
 
     def recognise(self, disk: Disk, path: str) -> bool:
-        return files.locate(disk, path) is not None
+        found = files.locate(disk, path)  # scratch alone tells nothing: any program may have such a directory
+        return found is not None and set(disk.list(found)) != {layout.SHIPPED.scratch}
 
     def edition(self, disk: Disk, path: str) -> str | None:
         data = _data(disk, path)
