@@ -43,8 +43,19 @@ def test_a_directory_of_something_else_is_not_a_log_and_stays_as_it_is(tmp_path)
 
 @pytest.mark.parametrize(
     "name",
-    ["temporary", "temp", "data/temporary", "sorting", "compaction_temp", "ctrl", "blob/dir_00", "kept"]
-    + ["pwal_0000", "compaction_catalog", "limestone-manifest.json", "epoch"],
+    [
+        "temporary",
+        "temp",
+        "data/temporary",
+        "sorting",
+        "compaction_temp",
+        "blob/dir_00",
+        "kept",
+        "pwal_0000",
+        "compaction_catalog",
+        "limestone-manifest.json",
+        "epoch",
+    ],
 )
 def test_a_directory_with_nothing_but_directories_is_not_a_log(name, tmp_path):
     (tmp_path / name).mkdir(parents=True)

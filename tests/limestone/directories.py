@@ -115,6 +115,14 @@ CASES: list[tuple[str, Make]] = [
     ("catalog-back", lambda root: designed(root, 1).log(ONE).catalog(Catalog(), lay.CATALOG_BACK)),
     ("compacted-missing", lambda root: designed(root, 1).catalog(Catalog({"cmpct_0001": 1}, max_epoch=1))),
     (
+        "compacted-other",
+        lambda root: (
+            shipped(root, 1)
+            .log(ONE, name=lay.COMPACTED_FILE)
+            .catalog(Catalog({lay.COMPACTED_FILE: 1}, max_epoch=1))
+        ),
+    ),
+    (
         "compacted-previous",
         lambda root: (
             shipped(root, 1)

@@ -49,10 +49,11 @@ def laid_out(path: Path, edition: lay.Edition) -> State:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The files that count."""
+    """The files that count; of the blobs one."""
     found = sorted(item for item in path.rglob("*") if item.is_file())
-    passing = ("kept", "data", "compaction_temp")
-    return [item for item in found if item.relative_to(path).parts[0] not in passing]
+    passing = ("kept", "data", "compaction_temp", "blob")
+    blobs = [item for item in found if item.suffix == ".blob"]
+    return blobs[-1:] + [item for item in found if item.relative_to(path).parts[0] not in passing]
 
 
 def _swap(one: Path, other: Path) -> None:

@@ -121,6 +121,7 @@ def test_every_finding_has_a_repair_or_a_reason(code, make, tmp_path):
             "manifest-broken",  # of a directory without any session
             "catalog-version",
             "compacted-missing",
+            "compacted-other",
             "snippet-open",
             "blob-missing",
             "leftover",

@@ -533,10 +533,25 @@ def _judge_base(found: Survey, name: str, walk: Walk) -> None:
         found.findings.append(
             Finding(Severity.CORRUPT, "entry-cut", message, name, 0, f"{lay.MARKER_SIZE} bytes", "0 bytes")
         )
-    if not walk.stop.good:
+    elif not walk.stop.good:
         tail = judge(found.view(name), walk, lay.NUMBER_MAX, end_markers=True)
         assert tail is not None
         found.findings.append(damage_of(name, tail))
+    elif not _is_sorted_file(found, name, walk.snippets):
+        message = "this is no compacted file of this catalog: it has other markers"
+        found.findings.append(Finding(Severity.CORRUPT, "compacted-other", message, name, 0))
+
+
+def _is_sorted_file(found: Survey, name: str, snippets: Snippets) -> bool:
+    """Is this one snippet without an end marker, of no later epoch than its compaction? Before version 6 of the shipped
+    edition a compacted file may be a log like any other."""
+    if name == lay.COMPACTED_FILE and found.end_markers:
+        epoch = 0
+    elif lay.CMPCT_NAME.fullmatch(name):
+        epoch = found.catalog.max_epoch
+    else:
+        return True
+    return len(snippets) == 1 and not snippets.closed[0] and int(snippets.epoch[0]) <= epoch
 
 
 def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:

@@ -260,6 +260,10 @@ def _plan_base(found: Survey, draft: Draft) -> None:
     for finding in found.findings:
         if finding.code == "compacted-missing" and not renewed:
             draft.refusal = f"{finding.file} is gone, and nothing else holds its keys; restore a backup"
+        elif finding.code == "compacted-other":
+            draft.refusal = (
+                f"{finding.file} is another file, and nothing else holds its keys; restore a backup"
+            )
         elif finding.file in found.base_walks and finding.code in _LOG_DAMAGE:
             _plan_compacted(found, finding, draft)
 
