@@ -134,6 +134,7 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
     disk.rename(main, back)
     disk.sync_directory(path)
     _write_synced(disk, main, [catalog.encode()])
+    disk.sync_directory(path)  # before a compacted file has its name
     for name in names:
         disk.rename(_path(found, name + lay.COMPACTED_SCRATCH), _path(found, name))
     disk.sync_directory(path)

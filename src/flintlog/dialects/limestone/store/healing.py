@@ -108,11 +108,12 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool =
 def _roll_back(found: Survey) -> None:
     """Undo a switch of catalogs that did not come to its end. Compacted files that no catalog names go: a crash came
     before they counted, or before they were removed. What cannot be read as one stays."""
-    if found.catalog_name == lay.CATALOG_BACK:
-        found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
     for name in found.listing.compacted:
         if name not in found.catalog.compacted and compacted_epoch(found, name) is not None:
             found.disk.unlink(_path(found, name))
+    if found.catalog_name == lay.CATALOG_BACK:
+        found.disk.sync_directory(found.path)  # before it holds alone: they are newer than it
+        found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
 
 
 def _settle_compacted(found: Survey) -> None:

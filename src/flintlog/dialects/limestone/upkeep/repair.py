@@ -240,6 +240,11 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     if found.edition == "shipped" or not sets:
         _aside(draft, wrong.file or lay.CATALOG_FILE, f"{wrong.message}; a new one is written")
         return
+    if wrong.code == "catalog-old" and found.catalog_name == lay.CATALOG_BACK and found.unfinished is None:
+        draft.refusal = (
+            "the catalog is gone, and the one before it is too old; put it back, or restore a backup"
+        )
+        return
     if len(sets) > 1:
         draft.refusal = "there are compacted files of several compactions and no catalog; restore a backup"
         return
