@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 import threading
@@ -30,6 +31,8 @@ from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
 from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk, FailStop, File, take_lock
 from flintlog.errors import LockedError, RefusedError, UsageError
+
+_log = logging.getLogger("flintlog.limestone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +156,26 @@ class Datastore:
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
-        healing.heal(found)
+        healing.heal(found, self._milliseconds)
         self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
-        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob)
+        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
             empty = Catalog(max_blob=0 if self.edition == "shipped" else None)
             healing.publish_catalog(self.disk, self.path, empty)
         self._epochs = EpochFile(self.disk, self.path, rolls=self.edition == "shipped")
-        self._epochs.open(healing.epoch_end(found))
+        self._epochs.open(healing.epoch_end(found), found.durable)
         self.disk.sync_directory(self.path)
-        last = found.last_epoch
+        durable = max(
+            found.durable, found.witness
+        )  # they differ where records are lost that no session needs
+        last = max(found.last_epoch, durable)
         if self.edition == "shipped":
             self._finish_as_shipped(found, last, old)
+        elif durable > found.durable:
+            self._epochs.record(durable)
         # A compaction may have taken in empty epochs that no log and no record shows.
         covered = found.catalog.max_epoch
-        self._recorded = max(last, found.durable) if self.edition == "shipped" else found.durable
+        self._recorded = last if self.edition == "shipped" else durable
         self._durable = max(self._recorded, covered)
         self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
         self._switched = max(last, covered) + 1
@@ -258,8 +266,12 @@ class Datastore:
                 self._ended = {epoch for epoch in self._ended if epoch > upper}
                 self._durable = upper
                 self._changed.notify_all()
-        if self._on_durable is not None:
+        if self._on_durable is None:
+            return
+        try:
             self._on_durable(upper)
+        except Exception:
+            _log.exception("on_durable failed for epoch %d of %s; the epoch is durable", upper, self.path)
 
     def _upper(self) -> int:
         """The largest epoch that nobody writes in any more."""
@@ -316,8 +328,9 @@ class Datastore:
                 name = self._epochs.rotate(self._milliseconds(), self._switched)
                 names += [name] if name else []
             there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
+            written = {channel.name for channel in self._channels if channel.epoch is not None}
             rotated = {
-                name: healing.rotate(self.disk, self.path, name, self._milliseconds())
+                name: healing.rotate(self.disk, self.path, name, self._milliseconds(), spare=name in written)
                 for name in sorted(there)
             }
             for channel in self._channels:
