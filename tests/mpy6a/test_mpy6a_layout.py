@@ -101,7 +101,7 @@ def test_state_ids_compare_by_term_first():
 # Names
 
 
-def test_a_name_is_delay_and_utc_hour_and_the_first_suffix_that_is_free():
+def test_a_name_is_delay_and_utc_hour_and_a_suffix_behind_all_living_ones():
     taken: set[str] = set()
     found = []
     for _ in range(4):
@@ -110,7 +110,9 @@ def test_a_name_is_delay_and_utc_hour_and_the_first_suffix_that_is_free():
     stem = "30@2022042817"
     assert found == [f"{stem}.data", f"{stem}-1.data", f"{stem}-2.data", f"{stem}-3.data"]
     taken.remove(f"{stem}-1.data")
-    assert lay.data_name(30, HOUR, taken) == f"{stem}-1.data"
+    assert lay.data_name(30, HOUR, taken) == f"{stem}-4.data"
+    assert lay.name_behind(f"{stem}.data", taken) == f"{stem}-4.data"
+    assert lay.name_behind(f"{stem}-7.data", taken) == f"{stem}-8.data"
     assert lay.data_name(60, HOUR, taken) == "60@2022042817.data"
     assert lay.data_name(30, HOUR + 3600, taken) == "30@2022042818.data"
 

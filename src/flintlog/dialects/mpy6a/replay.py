@@ -262,7 +262,7 @@ class Machine:
                     raise MalformedError(
                         "two-writers", f"the delay of {delay} s has a file that is being written"
                     )
-                name = lay.data_name(delay, now, self.files)
+                name = lay.data_name(delay, now, [file.name for file in self.chains.get(delay, ())])
                 replay = now + delay
                 self._add(File(name, delay, state_id, state_id, lay.WRITTEN, 0, 0, replay, replay))
                 return [event, Created(name)]

@@ -249,7 +249,7 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
         )
     torn = written and (
         (stop.reason == CUT and record_behind(buffer, at, before) < 0)
-        or (stop.reason in (ORDER, TIME) and lacks_commit(buffer, at, before))
+        or (stop.reason in (ORDER, TIME, TERM) and lacks_commit(buffer, at, before))
     )
     code, message, expected, found = _describe_record(buffer, stop, before)
     return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)

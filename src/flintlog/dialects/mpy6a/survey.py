@@ -280,6 +280,8 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
                         file.length, file.offset + change.size
                     )  # the file is gone, and its length too
             machine.apply(state_id, change)
+            if isinstance(change, lay.Delete):
+                found.described.pop(change.name, None)
     for file in machine.files.values():
         _measure(found, file)
 

@@ -18,6 +18,7 @@ from flintlog.core.group_commit import Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.files import list_files
 from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Base, Open, Operation, Place
 from flintlog.dialects.mpy6a.replay import Machine
@@ -324,7 +325,7 @@ class Arrival:
     def _make_way(self, name: str) -> None:
         """The leader gave this name out again: until the end the follower's own file has another one."""
         engine = self._engine
-        other = lay.name_behind(name, {*engine.machine.files, *engine.disk.list(engine.path)})
+        other = lay.name_behind(name, [*engine.machine.files, *list_files(engine.disk, engine.path).data])
         with engine.failstop.guard():
             engine.disk.link(posixpath.join(engine.path, name), posixpath.join(engine.path, other))
             engine.disk.sync_directory(engine.path)

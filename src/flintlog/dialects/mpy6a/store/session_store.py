@@ -18,7 +18,7 @@ from flintlog.dialects.mpy6a import batch, compaction, scan, spread
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.compaction import Merge
-from flintlog.dialects.mpy6a.files import SCRATCH_DATA
+from flintlog.dialects.mpy6a.files import SCRATCH_DATA, list_files
 from flintlog.dialects.mpy6a.layout import Record, StateID
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.store import following
@@ -476,10 +476,15 @@ class SessionStore:
         tail = self._engine.machine.tail(delay)
         if tail is not None and tail.length < self._file_bytes:
             return
+        self._begin_file(work, delay, due, tail)
+
+    def _begin_file(self, work: Work, delay: int, due: int, tail: File | None) -> None:
+        """Begin the next file of a delay. Only then those go that are read: a new name comes behind all living ones."""
         if tail is not None:
             self._engine.do(work, lay.StopWriting(tail.name))
-            self._drop_if_read(work, tail)
         self._engine.do(work, lay.Create(delay, due - delay))
+        for file in list(self._engine.machine.chains[delay]):
+            self._drop_if_read(work, file)
 
     def _advance(self, work: Work, name: str) -> None:
         """Shift the read position over what is done with."""
@@ -489,18 +494,18 @@ class SessionStore:
         self._drop_if_read(work, file)
 
     def _drop_if_read(self, work: Work, file: File) -> None:
+        """Delete a file that is read to its end; the last name of a delay stays, so that none is given out twice."""
         if not file.written and file.offset == file.length:
-            self._engine.do(work, lay.Delete(file.name))
+            names = [other.name for other in self._engine.machine.chains[file.delay]]
+            if file.name != max(names, key=lay.name_key):
+                self._engine.do(work, lay.Delete(file.name))
 
     def rotate(self, delay: int, *, now: float | None = None) -> None:
         """Stop writing the file of a delay and begin the next one; durable on return."""
         with self._working() as work:
             tail = self._engine.machine.tail(delay)
             if tail is not None and tail.length:
-                due = self._due_after(delay, now)
-                self._engine.do(work, lay.StopWriting(tail.name))
-                self._drop_if_read(work, tail)
-                self._engine.do(work, lay.Create(delay, due - delay))
+                self._begin_file(work, delay, self._due_after(delay, now), tail)
 
     def compact(self, workers: Workers | None = None) -> int:
         """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
@@ -531,7 +536,9 @@ class SessionStore:
         engine = self._engine
         # It counts as created when the first of them was. A name that this one never had tells a store which is
         # behind that its bytes are others.
-        name = lay.name_behind(merge.files[0].name, {*engine.machine.files, *engine.disk.list(self.path)})
+        name = lay.name_behind(
+            merge.files[0].name, [*engine.machine.files, *list_files(engine.disk, self.path).data]
+        )
         place = f"{self.path}/{name}"
         with engine.failstop.guard():
             if written is not None:
