@@ -504,7 +504,7 @@ def strict_switches(disk: Disk, history: History[Step]) -> None:
 
 
 def strict_names(disk: Disk, history: History[Step]) -> None:
-    """The note's files alone, all in one hour: a file that the snapshot describes is read and deleted, others follow."""
+    """The note's files alone, all in one hour: a file that the snapshot describes goes, and others follow."""
     with Driver(disk, history, strict=True) as app:
         app.put(b"a:some data", T0)
         app.store.snapshot()

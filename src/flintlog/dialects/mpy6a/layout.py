@@ -162,7 +162,7 @@ def read_u64(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def data_name(delay: int, now: int, living: Iterable[str]) -> str:
-    """The name of a file that begins at `now`: the UTC hour, and where files of that hour live, a suffix behind theirs."""
+    """The name of a file that begins at `now`: the UTC hour, and a suffix behind those of living files of that hour."""
     name = f"{delay}@{time.strftime('%Y%m%d%H', time.gmtime(now))}.data"
     stem = name_key(name)[:2]
     return name_behind(name, living) if any(name_key(other)[:2] == stem for other in living) else name

@@ -186,6 +186,14 @@ class Machine:
         )
         return Base(len(self.sessions), self.exhausted, descriptors, tuple(finished)), opened
 
+    def copy(self) -> Machine:
+        """The same state, to be changed on its own."""
+        base, sessions = self.base()
+        copy = Machine.of(self.last, base, sessions)
+        for file in copy.files.values():
+            file.last_time = self.files[file.name].last_time
+        return copy
+
     def descriptors(self) -> list[Descriptor]:
         """In the order of creation."""
         return sorted((file.descriptor() for file in self.files.values()), key=lambda item: item.id)
@@ -206,10 +214,13 @@ class Machine:
         """Change the state; `MalformedError` when the operation does not fit it, and then nothing has changed."""
         if state_id <= self.last:
             raise MalformedError("order", f"it comes after {self.last}")
-        effects = self._apply(state_id, operation)
-        self.last = state_id
+        last = state_id
         if isinstance(operation, ops.Put):
-            self.last = state_id.following(operation.number - 1)
+            last = state_id.following(operation.number - 1)
+            if last.index > lay.UINT64_MAX or last < state_id:
+                raise MalformedError("number", f"{operation.number} sessions have no ids from {state_id} on")
+        effects = self._apply(state_id, operation)
+        self.last = last
         return effects
 
     def _apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
@@ -376,6 +387,8 @@ class Machine:
         if file is None:
             raise MalformedError("no-file", f"no file of the delay of {delay} s is being written")
         due = int.from_bytes(records[:8], "little")
+        if not 0 < due <= lay.TIME_MAX:
+            raise MalformedError("time", f"{due} is not a time in seconds")
         if due < file.last_time:
             raise MalformedError(
                 "time", f"{file.name} has sessions due at {file.last_time}, and these are due at {due}"

@@ -157,7 +157,7 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
     view = found.view(lay.CHANGES_FILE)
     end = len(view)
     while end:
-        machine = _copy(found.machine)
+        machine = found.machine.copy()
         probe = Survey(found.disk, found.path, found.listing, machine)
         try:
             read_changes(probe, view[:end], last)
@@ -171,14 +171,6 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
         break
     if end < len(view) and scan.zeros_from(view, end) > end:
         made.log_end = end
-
-
-def _copy(machine: Machine) -> Machine:
-    base, sessions = machine.base()
-    copy = Machine.of(machine.last, base, sessions)
-    for file in copy.files.values():
-        file.length = machine.files[file.name].length
-    return copy
 
 
 # Data files
