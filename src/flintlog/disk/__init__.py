@@ -1,7 +1,17 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
 from flintlog.disk.assembled import assembled
-from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, Progress, no_progress, write_all
+from flintlog.disk.disk import (
+    COPY_BYTES_MAX,
+    FLAGS,
+    Buffer,
+    Disk,
+    File,
+    Mode,
+    Progress,
+    no_progress,
+    write_all,
+)
 from flintlog.disk.failstop import FailStop
 from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
@@ -9,6 +19,7 @@ from flintlog.disk.reversible import ReversibleKernel
 
 __all__ = [
     "COPY_BYTES_MAX",
+    "FLAGS",
     "Buffer",
     "Disk",
     "FailStop",

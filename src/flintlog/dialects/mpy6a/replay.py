@@ -208,6 +208,12 @@ class Machine:
         chain = self.chains.get(delay)
         return chain[-1].last_time if chain else 0
 
+    def is_spent(self, file: File) -> bool:
+        """May a file go: is it read to its end? The last name of a delay stays, so that none is given out twice."""
+        if file.written or file.offset < file.length:
+            return False
+        return file.name != max((other.name for other in self.chains[file.delay]), key=lay.name_key)
+
     # One operation
 
     def apply(self, state_id: StateID, operation: Operation) -> list[Effect]:

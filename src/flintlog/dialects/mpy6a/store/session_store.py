@@ -476,11 +476,11 @@ class SessionStore:
         tail = self._engine.machine.tail(delay)
         if tail is not None and tail.length < self._file_bytes:
             return
-        self._begin_file(work, delay, due, tail)
+        self._begin_file(work, delay, due)
 
-    def _begin_file(self, work: Work, delay: int, due: int, tail: File | None) -> None:
+    def _begin_file(self, work: Work, delay: int, due: int) -> None:
         """Begin the next file of a delay. Only then those go that are read: a new name comes behind all living ones."""
-        if tail is not None:
+        if (tail := self._engine.machine.tail(delay)) is not None:
             self._engine.do(work, lay.StopWriting(tail.name))
         self._engine.do(work, lay.Create(delay, due - delay))
         for file in list(self._engine.machine.chains[delay]):
@@ -494,18 +494,15 @@ class SessionStore:
         self._drop_if_read(work, file)
 
     def _drop_if_read(self, work: Work, file: File) -> None:
-        """Delete a file that is read to its end; the last name of a delay stays, so that none is given out twice."""
-        if not file.written and file.offset == file.length:
-            names = [other.name for other in self._engine.machine.chains[file.delay]]
-            if file.name != max(names, key=lay.name_key):
-                self._engine.do(work, lay.Delete(file.name))
+        if self._engine.machine.is_spent(file):
+            self._engine.do(work, lay.Delete(file.name))
 
     def rotate(self, delay: int, *, now: float | None = None) -> None:
         """Stop writing the file of a delay and begin the next one; durable on return."""
         with self._working() as work:
             tail = self._engine.machine.tail(delay)
             if tail is not None and tail.length:
-                self._begin_file(work, delay, self._due_after(delay, now), tail)
+                self._begin_file(work, delay, self._due_after(delay, now))
 
     def compact(self, workers: Workers | None = None) -> int:
         """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
@@ -534,11 +531,9 @@ class SessionStore:
     def _put_merged(self, merge: Merge, written: DiskFile | None) -> None:
         """Put a merged file, written here when nobody has done that, in the place of its files."""
         engine = self._engine
-        # It counts as created when the first of them was. A name that this one never had tells a store which is
-        # behind that its bytes are others.
-        name = lay.name_behind(
-            merge.files[0].name, [*engine.machine.files, *list_files(engine.disk, self.path).data]
-        )
+        # It counts as created when the first of them was, but has a name of its own.
+        living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
+        name = lay.name_behind(merge.files[0].name, living)
         place = f"{self.path}/{name}"
         with engine.failstop.guard():
             if written is not None:
