@@ -32,7 +32,7 @@ def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
     """What `read` makes of a directory that somebody may be writing to.
 
     It looks again when a file went between its listing and its reading, when the parts were not of one moment
-    (`ChangedError`), and when there is damage that may be a write on its way: that is gone, or elsewhere, a moment later.
+    (`ChangedError`), and when there is damage that may be a write on its way: a moment later that is not there.
     """
     seen: tuple[str, str | None, int | None] | None = None
     for attempt in range(_LOOKS_MAX):

@@ -474,9 +474,8 @@ class SessionStore:
     def _make_room(self, work: Work, delay: int, due: int) -> None:
         """See to it that a file of this delay is written and not full."""
         tail = self._engine.machine.tail(delay)
-        if tail is not None and tail.length < self._file_bytes:
-            return
-        self._begin_file(work, delay, due)
+        if tail is None or tail.length >= self._file_bytes:
+            self._begin_file(work, delay, due)
 
     def _begin_file(self, work: Work, delay: int, due: int) -> None:
         """Begin the next file of a delay. Only then those go that are read: a new name comes behind all living ones."""
@@ -516,7 +515,6 @@ class SessionStore:
             merges = compaction.plan(engine.machine, self._file_bytes, self._reader.in_use())
             if not merges:
                 return 0
-            gone = [file.name for merge in merges for file in merge.files]
             freed = sum(merge.dead_bytes for merge in merges)
             if workers is None:
                 for merge in merges:
@@ -525,7 +523,7 @@ class SessionStore:
                 with spread.merged_files(workers, engine.disk, self.path, merges) as written:
                     for merge, file in zip(merges, written, strict=True):
                         self._put_merged(merge, file)
-            engine.rebase(engine.machine, gone)
+            engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
         return freed
 
     def _put_merged(self, merge: Merge, written: DiskFile | None) -> None:
