@@ -16,6 +16,7 @@ from typing import TypeVar
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
 from flintlog.disk import FLAGS, Disk, Kernel, KernelInFront, Stat
+from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 T = TypeVar("T")
@@ -57,8 +58,11 @@ def holding(disk: Disk, path: str) -> Iterator[Disk]:
     """A disk for reading, on which the directory `path` keeps the names that it has now.
 
     Its files are held open, so that those which are removed or replaced meanwhile can still be read; they may grow. Of
-    very many the last are not held.
+    very many the last are not held. Remote files are not either: asking for each costs more than looking again.
     """
+    if isinstance(disk.kernel, RemoteKernel):
+        yield disk
+        return
     kernel = _HeldKernel(disk.kernel, path)
     try:
         for name in disk.list(path):
@@ -130,11 +134,11 @@ def look(
 
     The second look may be a quick one, as long as it sees everything that can pass.
     """
-    found = _while_files_go(path, first)
+    found = _while_files_go(disk, path, first)
     if not any(_may_pass(finding, passing) for finding in found.findings):
         return found
     disk.pause(_PAUSE_SECONDS)
-    stands = {_place(finding) for finding in _while_files_go(path, again).findings}
+    stands = {_place(finding) for finding in _while_files_go(disk, path, again).findings}
     return replace(
         found,
         findings=tuple(
@@ -157,11 +161,13 @@ def _passed(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTE, message=message)
 
 
-def _while_files_go(path: str, look: Callable[[], Inventory]) -> Inventory:
-    """Look again when a file was removed between its listing and its reading."""
+def _while_files_go(disk: Disk, path: str, look: Callable[[], Inventory]) -> Inventory:
+    """Look again when a file was removed between its listing and its reading, or the parts were not of one moment."""
     for _ in range(_LOOKS_MAX):
         try:
             return look()
+        except ChangedError:
+            disk.pause(_PAUSE_SECONDS)
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise

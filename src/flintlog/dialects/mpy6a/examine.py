@@ -200,7 +200,7 @@ def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] 
     damage = read.damage
     if damage is not None:
         code, message = damage.code, damage.message
-        if code == "record-order" and read.first is None:
+        if code == "record-order" and read.first is None and not damage.torn:
             code, message = "replay-bound", "the first session is due before the descriptor's bound"
         found.add(
             Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,

@@ -144,7 +144,7 @@ def _follow_note(found: Survey, made: Rebuild) -> None:
 
 def _continues(found: Survey) -> bool:
     try:
-        return continues(found)
+        return continues(found, found.view(lay.CHANGES_FILE))
     except MalformedError:
         return False
 
