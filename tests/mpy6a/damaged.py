@@ -363,6 +363,7 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("operation-offset", but(settled, one_in_checkpoint(FIRST, offset=1 << 20))),
     ("operation-session", but(logged, operations(ops.Append(StateID(1, 9999), b"whose?")))),
     ("operation-place", but(logged, operations(ops.Finish(ops.Place(FIRST, 1 << 20, 40))))),
+    ("operation-records", but(logged, operations(ops.Put(30, 0, b"")))),
     ("operation-no-file", but(logged, operations(ops.Put(77, 1, _PUT)))),
     ("note-ahead", ahead_of_the_log),
     ("exhausted-short", but(aside, cut(lay.EXHAUSTED_FILE, 10))),

@@ -10,7 +10,7 @@ from flintlog.core.dialect import EntryQuery, detect, dialect, no_progress
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.layout import MalformedError
-from flintlog.dialects.mpy6a.store import SessionStore
+from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
