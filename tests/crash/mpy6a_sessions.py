@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import read_record
 from flintlog.dialects.mpy6a.scan import scan_records
 from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, Topic
@@ -535,17 +536,21 @@ def strict_crosses_a_sector(disk: Disk, history: History[Step]) -> None:
 def long_log(disk: Disk, history: History[Step]) -> None:
     """A change log whose next event crosses a page."""
     with Driver(disk, history, strict=True) as app:
-        app.put_many([b"%02d" % number for number in range(100)], T0)
-        for label in app.due(T0 + 30)[:97]:
-            app.delete(label)
-    with disk.open(f"{ROOT}/state.log") as log:
+        app.put(b"a:some data", T0)
+        last = app.store.last
+    shift, read = lay.Shift("30@2023111422.data", 0), lay.OpenToRead("30@2023111422.data")
+    changes = enumerate([shift] * 10 + [read] * 91, 1)
+    events = [lay.encode_event(last.following(number), lay.encode_change(item)) for number, item in changes]
+    with disk.open(f"{ROOT}/state.log", "write") as log:
+        log.pwrite(lay.framed(log.size(), lay.CHANGES_FRAME[0], events), log.size())
+        log.sync()
         assert log.size() == 4066
 
 
 def strict_crosses_a_page(disk: Disk, history: History[Step]) -> None:
     with Driver(disk, history, strict=True) as app:
         app.due(T0 + 30)
-        app.delete(b"97")
+        app.delete(b"a:")
 
 
 def strict_exhausts(disk: Disk, history: History[Step]) -> None:

@@ -43,9 +43,11 @@ def fill(store: SessionStore) -> None:
 
 
 def noted(root: Path) -> None:
-    """The note's files alone."""
-    with SessionStore(root, topics=TOPICS, strict=True) as store:
+    """The note's files alone, with a change log: the store was not closed."""
+    made = root.parent / f"{root.name}-made"
+    with SessionStore(made, topics=TOPICS, strict=True) as store:
         fill(store)
+        shutil.copytree(made, root)
 
 
 def logged(root: Path) -> None:

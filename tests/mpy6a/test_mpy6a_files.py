@@ -365,6 +365,7 @@ def test_leftovers_are_removed_and_foreign_files_left_alone():
         "state.log",
         "state.snapshot",
     }
+    assert disk.read(f"{ROOT}/kept/opened/000001-99@2023111422.data@0", 10) == b"x"
 
 
 def test_opening_reads_no_more_than_its_budget(monkeypatch):

@@ -129,7 +129,7 @@ def _unreadable(found: Survey, file: File) -> Finding | None:
     size = found.listing.data.get(file.name, 0)
     if file.name not in found.listing.data:
         synced = file.length if found.behind is None else found.behind.synced[file.name]
-        if synced or (found.behind is None and not file.written):
+        if synced or (found.behind is None and file.name != found.created):
             return _short(file, 0, "the file is missing")
     if found.behind is not None:
         if size < found.behind.synced[file.name]:

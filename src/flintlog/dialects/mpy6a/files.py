@@ -85,6 +85,11 @@ def list_files(disk: Disk, path: str) -> Listing:
     return Listing(data, known, tuple(scratch), tuple(foreign))
 
 
+def mark_of(name: str) -> str:
+    """The scratch file that says: this data file is in the making, or going. A crash then leaves nothing to keep."""
+    return f"{SCRATCH_DATA}.{name}{lay.SCRATCH_SUFFIX}"
+
+
 def is_scratch(name: str) -> bool:
     """A file that an unfinished operation of ours left."""
     stem = name.removesuffix(lay.SCRATCH_SUFFIX)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.dialect import Progress
@@ -22,7 +22,7 @@ from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.content import Content, view_of
-from flintlog.dialects.mpy6a.files import Listing, list_files
+from flintlog.dialects.mpy6a.files import Listing, list_files, mark_of
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import (
@@ -89,7 +89,10 @@ class Survey:
     entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
     waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
     described: dict[str, int] = field(default_factory=dict)  # how long the files of the snapshot were: synced
-    leftovers: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()  # data files that no descriptor names
+    unexplained: tuple[str, ...] = ()  # those of them of which nothing says why they are there
+    deleted: set[str] = field(default_factory=set)  # what the log that decides says to be gone
+    created: str | None = None  # the file that the last change of the note's files created
     first: StateID | None = None  # the oldest position that the logs reach back to
     newest_term: int = 0  # of the sessions in files that are written
     readable: bool = False  # do the logs say which files there are?
@@ -277,10 +280,32 @@ def _examined(
     examine.sort_chains(found)
     examine.examine(found, examine_bytes, progress, reader)
     examine.compare_exhausted(found)
-    found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
-    for name in found.leftovers:
-        found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
+    _sort_leftovers(found)
     return found
+
+
+def _sort_leftovers(found: Survey) -> None:
+    """Data files that no descriptor names: left by what was deleted or unfinished, or described by what is lost."""
+    found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
+    found.unexplained = tuple(
+        name
+        for name in found.leftovers
+        if name not in found.deleted and mark_of(name) not in found.listing.scratch
+    )
+    for name in found.leftovers:
+        records = 0
+        if name in found.unexplained:
+            records = len(scan.scan_records(found.view(name), limit=1)[0])
+        if records:
+            found.add(
+                Severity.CORRUPT,
+                "file-undescribed",
+                "the file has sessions, and nothing describes it or says that it is gone",
+                name,
+                offset=0,
+            )
+        else:
+            found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
 
 
 # The note's rule: snapshot, change log
@@ -333,8 +358,11 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
             if state_id <= previous:
                 raise MalformedError("order", f"it comes after {previous}")
             previous = state_id
-            if state_id <= snapshot:
-                continue  # the snapshot has it: a crash came before the log was emptied
+            if state_id <= snapshot:  # the snapshot has it: a crash came before the log was emptied
+                with suppress(MalformedError):
+                    change = lay.read_change(_payload(view, log.events, row))
+                    found.deleted |= {change.name} if isinstance(change, lay.Delete) else set()
+                continue
             change = lay.read_change(_payload(view, log.events, row))
             changes.append((row, state_id, change))
             if isinstance(change, lay.Delete):
@@ -342,6 +370,9 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
     for row, state_id, change in changes:
         if until is not None and state_id > until:
             break
+        name = None if isinstance(change, lay.Create) else change.name
+        if name is not None and name not in machine.files and row < deleted.get(name, -1):
+            continue  # the snapshot knows already that it is deleted: a crash came before the log was emptied
         with _At(lay.CHANGES_FILE, log.events, row):
             if isinstance(change, lay.Shift | lay.StopWriting):
                 file = machine.files.get(change.name)
@@ -351,8 +382,10 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
                     file.length = max(
                         file.length, file.offset + change.size
                     )  # the file is gone, and its length too
-            machine.apply(state_id, change)
+            effects = machine.apply(state_id, change)
+            found.created = next((item.name for item in effects if isinstance(item, Created)), None)
             if isinstance(change, lay.Delete):
+                found.deleted.add(change.name)
                 found.described.pop(change.name, None)
     for file in machine.files.values():
         _measure(found, file)
@@ -450,6 +483,7 @@ def _read_operations(found: Survey, until: StateID | None = None) -> None:
         with _At(lay.OPERATIONS_FILE, log.events, row):
             operation = ops.decode(_payload(view, log.events, row))
             found.behind.note(found.machine.apply(state_id, operation))
+            found.deleted |= {operation.name} if isinstance(operation, lay.Delete) else set()
     damaged = any(item.severity is Severity.CORRUPT for item in found.findings)
     if not damaged:  # otherwise the note's files may well know more
         _compare_note(found, note)

@@ -324,8 +324,9 @@ class Arrival:
                 for name, file in self._files.items():
                     if name in self._own or name == lay.EXHAUSTED_FILE:
                         file.truncate(self._length(name))
-                    else:
-                        self._engine.disk.unlink(posixpath.join(self._engine.path, name))
+            self._engine.abandon(
+                name for name in self._files if lay.parse_name(name) and name not in self._own
+            )
         self._close()
 
     def _close(self) -> None:
@@ -352,6 +353,8 @@ class Arrival:
                 f"{name} goes on at byte {self._end(name)}, not at {offset}",
                 advice="The two stores have different histories: begin with an empty directory",
             )
+        if name not in self._files and name not in self._own and name != lay.EXHAUSTED_FILE:
+            self._engine.announce(name)
         with self._engine.failstop.guard():
             file = self._files.get(name)
             if file is None:
@@ -365,6 +368,7 @@ class Arrival:
         """The leader gave this name out again: until the end the follower's own file has another one."""
         engine = self._engine
         other = lay.name_behind(name, [*engine.machine.files, *list_files(engine.disk, engine.path).data])
+        engine.announce(other)
         with engine.failstop.guard():
             engine.disk.link(posixpath.join(engine.path, name), posixpath.join(engine.path, other))
             engine.disk.sync_directory(engine.path)

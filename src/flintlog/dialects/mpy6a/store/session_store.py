@@ -532,14 +532,14 @@ class SessionStore:
         # It counts as created when the first of them was, but has a name of its own.
         living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
         name = lay.name_behind(merge.files[0].name, living)
-        place = f"{self.path}/{name}"
+        engine.announce(name)
         with engine.failstop.guard():
             if written is not None:
-                engine.disk.install(written, place)
+                engine.disk.install(written, f"{self.path}/{name}")
             else:
                 chunks = spread.chunks_of(engine.disk, self.path, merge)
                 scratch = f"{self.path}/{SCRATCH_DATA}{lay.SCRATCH_SUFFIX}"
-                engine.disk.publish(place, chunks, scratch=scratch)
+                engine.disk.publish(f"{self.path}/{name}", chunks, scratch=scratch)
         engine.machine.merge(self.last.following(), merge.files, name)
 
     # Two stores
