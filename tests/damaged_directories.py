@@ -131,6 +131,11 @@ def in_segment(root: Path, number: int, change: Callable[..., Any], *arguments: 
     change(segments(root)[number], *arguments)
 
 
+def in_only_segment(root: Path, change: Callable[[Path], Any]) -> None:
+    plain(root)
+    change(segments(root)[0])
+
+
 def in_first_record(root: Path, at: int, content: bytes) -> None:
     plain(root)
     patch(segments(root)[0], 8 + at, content)
@@ -210,6 +215,9 @@ CASES: tuple[tuple[str, Make], ...] = (
     ("segment-version", partial(in_segment, number=1, change=lambda path: patch(path, 7, b"\x09"))),
     ("segment-gap", partial(in_segment, number=1, change=Path.unlink)),
     ("segment-overlap", overlapping),
+    ("log-emptied", partial(in_only_segment, change=Path.unlink)),
+    ("log-emptied", partial(in_only_segment, change=lambda path: path.write_bytes(b""))),
+    ("log-emptied", partial(in_only_segment, change=lambda path: path.write_bytes(bytes(100)))),
     ("log-start", behind_the_snapshot),
     ("record-marker", partial(in_first_record, at=0, content=WRONG)),
     (
@@ -258,7 +266,7 @@ CASES: tuple[tuple[str, Make], ...] = (
     ("metadata-checksum", partial(metadata, wrong=WRONG)),
     ("unsupported-version", partial(metadata, version=3)),
     ("leftover", left_over),
-    ("scratch", partial(extra, name="temp/x")),
+    ("leftover", partial(extra, name="temp/x")),
     ("foreign", partial(extra, name="notes.txt")),
 )
 

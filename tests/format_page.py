@@ -18,7 +18,7 @@ from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 
 _ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
-_ONE_WORD = {"leftover", "scratch", "foreign"}
+_ONE_WORD = {"leftover", "foreign"}
 
 
 @dataclass(frozen=True)

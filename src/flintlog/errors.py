@@ -143,6 +143,12 @@ class ClosedError(RefusedError):
     code = "closed"
 
 
+class ForkedError(RefusedError):
+    """The store was opened by the process that this one is a fork of."""
+
+    code = "forked"
+
+
 class StoppedError(RefusedError):
     """A write failed earlier; the store refuses further work until it is opened again."""
 

@@ -289,7 +289,7 @@ def test_an_interrupted_waiter_leaves_no_one_waiting_for_it(monkeypatch, chosen_
 
     ticket = commit.submit("interrupted")
     with monkeypatch.context() as patch:
-        patch.setattr("flintlog.core.group_commit.threading.Lock", lambda: InterruptedGate(woken))
+        patch.setattr("flintlog.core.group_commit.threads.lock", lambda: InterruptedGate(woken))
         with pytest.raises(KeyboardInterrupt):
             commit.wait(ticket)
     device.release.set()

@@ -26,6 +26,7 @@ from flintlog.testing.explore import distinct_images
 Step = TypeVar("Step")
 Shown = TypeVar("Shown")
 Note = Callable[[str, object], None]
+_KEPT = "core/kept.py:"  # copies of what opening cuts: `kept_cuts.py` has the scenario that misses its syncs
 
 
 def judge(
@@ -87,7 +88,11 @@ def assert_every_sync_is_needed(
         for place, sites in zip(places, pool.map(_sites_of, places), strict=True):
             for site in sites:
                 reached.setdefault(site, []).append(place)
-        proved = {site: places for site, places in reached.items() if not site.startswith(tuple(elsewhere))}
+        proved = {
+            site: places
+            for site, places in reached.items()
+            if not site.startswith(tuple(elsewhere)) and _KEPT not in site
+        }
         proofs = list(pool.map(_prove, proved.items()))
     note("proof", [len(proofs)])
     assert [proof.site for proof in proofs if proof.violation is None] == []

@@ -75,25 +75,39 @@ def after(peer: Peer, step: Step) -> Peer:
         case Append(term, data):
             return replace(peer, entries=(*peer.entries, (term, data)))
         case Truncate(first_gone):
-            return replace(peer, entries=peer.entries[: first_gone - peer.snapshot[0] - 1])
+            kept = peer.entries[: first_gone - peer.snapshot[0] - 1]
+            return replace(peer, entries=kept, applied=min(peer.applied, first_gone - 1))
         case Remember(term, vote):
             return replace(peer, term=term, vote=vote)
         case Applied(index):
             return replace(peer, applied=index)
         case Install(index, term, data):
-            at = index - peer.snapshot[0]
-            agrees = (at == 0 and term == peer.snapshot[1]) or (
-                0 < at <= len(peer.entries) and peer.entries[at - 1][0] == term
-            )
-            return replace(peer, snapshot=(index, term, data), entries=peer.entries[at:] if agrees else ())
+            if agrees(peer, step):
+                return replace(
+                    peer, snapshot=(index, term, data), entries=peer.entries[index - peer.snapshot[0] :]
+                )
+            return replace(peer, snapshot=(index, term, data), entries=(), applied=min(peer.applied, index))
+
+
+def agrees(peer: Peer, snapshot: Install) -> bool:
+    at = snapshot.index - peer.snapshot[0]
+    if at == 0:
+        return snapshot.term == peer.snapshot[1]
+    return 0 < at <= len(peer.entries) and peer.entries[at - 1][0] == snapshot.term
 
 
 def between(peer: Peer, step: Step) -> set[Peer]:
-    """What a crash inside a step may leave besides before and after: a log that is rolled back in part."""
+    """What a crash inside a step may leave besides before and after: a log that is rolled back in part.
+
+    What is applied is lowered first.
+    """
+    lowered = replace(peer, applied=after(peer, step).applied)
+    if isinstance(step, Install):
+        return {lowered}
     if not isinstance(step, Truncate):
         return set()
     keep = step.first_gone - peer.snapshot[0] - 1
-    return {replace(peer, entries=peer.entries[:count]) for count in range(keep, len(peer.entries))}
+    return {replace(lowered, entries=peer.entries[:count]) for count in range(keep, len(peer.entries) + 1)}
 
 
 def opened(disk: Disk, **options: Any) -> RaftStore:
@@ -211,6 +225,7 @@ def large_batch(disk: Disk, history: History[Step]) -> None:
 def truncate_and_overwrite(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(10)))
+    driver.applied(8)
     driver.truncate(10)
     driver.truncate(6)
     driver.append(2, b"other")
@@ -258,8 +273,17 @@ def append_before_dirty_slots(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def append_over_dirty_slots(disk: Disk, history: History[Step]) -> None:
+    """The new slots stand where those of the old life are: a tear must not join the two."""
+    driver = Driver(disk, history, capacity=16)
+    driver.append(2, b"", b"an odd size", b"xyz", b"and one that is longer than the others", b"v", b"w" * 5)
+    driver.append(2, b"behind them")
+    driver.close()
+
+
 def terms_and_votes(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
+    driver.append(1, *[b""] * 23)
     for term in range(1, 24):
         driver.remember(term, f"peer {term}")
         driver.applied(term)
@@ -295,7 +319,19 @@ def install_ahead(disk: Disk, history: History[Step]) -> None:
 def install_in_conflict(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(9)))
+    driver.applied(7)
     driver.install(5, 3, b"another history")
+    driver.append(3, b"behind it")
+    driver.close()
+
+
+def install_in_another_term(disk: Disk, history: History[Step]) -> None:
+    """At the index of the snapshot that is there: no entry tells that the log is not of the new one."""
+    driver = Driver(disk, history)
+    driver.install(8, 2, b"state at eight")
+    driver.append(2, *(b"entry %d" % number for number in range(5)))
+    driver.applied(10)
+    driver.install(8, 3, b"another state at eight")
     driver.append(3, b"behind it")
     driver.close()
 
@@ -319,6 +355,7 @@ def size_rollover(disk: Disk, history: History[Step]) -> None:
 
 
 SLOT = 4
+ON_DIRTY_SLOTS = (append_before_dirty_slots, append_over_dirty_slots)
 SUITE = Suite(
     "tests.crash.zmqraft_peer:SUITE",
     PeerOracle(),
@@ -326,7 +363,7 @@ SUITE = Suite(
         Scenario(
             function.__name__.replace("_", "-"),
             function,
-            prepare=rolled_back_in_part if function is append_before_dirty_slots else None,
+            prepare=rolled_back_in_part if function in ON_DIRTY_SLOTS else None,
             atomic_bytes=SLOT,
         )
         for function in (
@@ -336,12 +373,13 @@ SUITE = Suite(
             truncate_and_overwrite,
             truncate_over_directories,
             overwrite_dirty_slots,
-            append_before_dirty_slots,
+            *ON_DIRTY_SLOTS,
             terms_and_votes,
             state_rolls,
             compaction,
             install_ahead,
             install_in_conflict,
+            install_in_another_term,
             install_at_the_end,
             size_rollover,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from itertools import pairwise
 
 import numpy as np
@@ -218,3 +219,31 @@ def test_a_slice_of_an_arrow_column_is_taken_as_it_is():
             b"",
             b"yes too",
         ]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        memoryview(array("I", [1, 2, 3])),
+        memoryview(b"abcdef")[::2],
+        memoryview(bytes(range(12))).cast("B", (3, 4)),
+        bytearray(b"mutable"),
+        memoryview(b""),
+    ],
+    ids=["longer items", "with gaps", "two dimensions", "bytearray", "empty"],
+)
+def test_a_view_counts_with_its_bytes(tmp_path, view):
+    with QueueStore(tmp_path) as store:
+        store.queue().add_many([view, b"abc", view])
+        store.queue().add(view)
+    with QueueStore(tmp_path) as store:
+        found = [record.payload for record in store.queue().records()]
+    assert found == [bytes(view), b"abc", bytes(view), bytes(view)]
+
+
+@pytest.mark.parametrize("wrong", [[b"a", "b"], [b"a", 3], [b"a", None], [[1, 2]], [array("I", [1])]])
+def test_what_is_no_byte_string_is_refused_and_nothing_is_added(tmp_path, wrong):
+    with QueueStore(tmp_path) as store:
+        with pytest.raises(UsageError):
+            store.queue().add_many(wrong)
+        assert len(store.queue()) == 0

@@ -222,18 +222,20 @@ def test_removing_a_record_in_flight_is_refused(store):
 # Limits
 
 
-def test_a_full_queue_names_its_size_and_what_is_in_flight_does_not_count(store):
+def test_a_full_queue_names_its_size_and_counts_what_may_come_back(store):
     queue = store.create("q", max_size=2)
     queue.add_many([b"", b""])
     with pytest.raises(QueueFullError, match="'q' holds 2 records and at most 2; 1 more") as caught:
         queue.add(b"")
     assert caught.value.code == "queue-full"
     taken = queue.take()
-    queue.add(b"")
-    taken.nack()  # now it holds three: giving back is never refused
-    assert len(queue) == 3
-    with pytest.raises(QueueFullError):
+    with pytest.raises(QueueFullError):  # the worker may give it back, or die
         queue.add(b"")
+    taken.nack()
+    assert len(queue) == 2
+    queue.take().ack()
+    queue.add(b"")
+    assert len(queue) == 2
 
 
 def test_a_batch_that_does_not_fit_whole_adds_none(store):
@@ -593,3 +595,52 @@ def test_a_torn_tail_is_cut_on_opening_and_told(kernel):
     with opened(kernel) as store:
         [finding] = store.findings
     assert (finding.code, finding.file, finding.offset) == ("torn-tail", "log/0000000000000000000.log", 8)
+
+
+# What the original must be able to restore, and readers survive
+
+
+def test_a_range_of_buckets_that_the_original_cannot_restore_is_refused_in_its_edition(tmp_path):
+    with QueueStore(tmp_path / "shipped", edition="shipped") as store:
+        with pytest.raises(UsageError, match="too wide"):
+            store.create("wide", code=2, key_range=(0, 2**31 - 2))
+        store.create("wide-enough", code=2, key_range=(0, 10**8))
+        store.create("heap", code=1, key_range=(-(2**63), 2**63 - 1))
+    with QueueStore(tmp_path / "designed", edition="designed") as store:
+        store.create("wide", code=2, key_range=(0, 2**31 - 2))
+
+
+def test_a_preallocated_segment_has_its_header_before_it_grows():
+    kernel = MemoryKernel()
+    QueueStore("/q", disk=Disk(kernel), edition="shipped", preallocate=True, soft_limit=4096)
+    calls = [str(call) for call in kernel.log if "/log/0" in str(call)]
+    header = next(at for at, call in enumerate(calls) if call.startswith("write"))
+    grows = next(at for at, call in enumerate(calls) if "4096" in call)
+    assert header < grows
+
+
+def test_a_large_segment_is_not_cut_while_a_reader_may_have_mapped_it(tmp_path):
+    """Its reserve stays: 63.5 MiB of records and 1 MiB of zeros are mapped by readers, and a cut would kill them."""
+    limit = 200 << 20
+    with QueueStore(tmp_path, soft_limit=limit, hard_limit=limit) as store:
+        store.queue().add_many([bytes(1 << 20)] * 63)
+        store.queue().add(b"brings zeros along")
+        [path] = (tmp_path / "data" / "log").iterdir()
+        with Disk().open(str(path)) as file:
+            view = file.view(copy=True)
+    assert view[len(view) - 1] == 0  # killed by SIGBUS where the file had been cut
+
+
+def test_what_opening_cuts_is_kept(tmp_path):
+    with QueueStore(tmp_path) as store:
+        store.queue().add(b"whole")
+    [path] = (tmp_path / "data" / "log").iterdir()
+    whole = path.read_bytes()
+    with QueueStore(tmp_path) as store:
+        store.queue().add(b"torn")
+    torn = path.read_bytes()[: len(whole) + 10]
+    path.write_bytes(torn)
+    with QueueStore(tmp_path) as store:
+        assert [finding.code for finding in store.findings] == ["torn-tail"]
+    [kept] = (tmp_path / "data" / "kept" / "opened").iterdir()
+    assert kept.read_bytes() == torn[len(whole) - 4 :]

@@ -9,6 +9,7 @@ import pytest
 
 from flintlog import QueueStore, ReplicaLog
 from flintlog.columns.checksum import crc32_mpeg2
+from flintlog.core.dialect import dialect
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.disk import Disk
 from flintlog.errors import ClosedError, DamageError, RefusedError, UsageError
@@ -16,6 +17,7 @@ from flintlog.testing import MemoryKernel
 
 ROOT = "/srv/raft"
 SMALL = {"soft_limit": 150, "hard_limit": 150}
+ADD = encode_delta(AddRecord("", 0, b"record"))
 EDITIONS = pytest.mark.parametrize("edition", ["designed", "shipped"])
 
 
@@ -241,14 +243,18 @@ def test_a_term_that_does_not_fit_is_refused():
         assert log.term == 2**31 - 1
 
 
-def test_a_lost_metadata_file_does_not_take_the_node_behind_its_log():
-    kernel = MemoryKernel()
-    with opened(kernel) as log:
+def test_a_node_that_lost_its_term_and_vote_is_refused_until_it_is_repaired(tmp_path):
+    with ReplicaLog(tmp_path) as log:
+        log.set_term(7, 2)
         log.append(5, [data(0)])
-    Disk(kernel).unlink(f"{ROOT}/data/tflux.metadata")
-    with opened(kernel) as log:
+    (tmp_path / "data" / "tflux.metadata").unlink()
+    with pytest.raises(DamageError, match="the term and the vote of this node are gone"):
+        ReplicaLog(tmp_path)
+    plan = dialect("taskflux").plan_repair(Disk(), str(tmp_path))
+    assert plan.lost == ("the vote of this node, and its term if that was above the log's",)
+    plan.apply()
+    with ReplicaLog(tmp_path) as log:
         assert (log.term, log.vote) == (6, None)  # in term 5 it may have voted
-        assert [finding.code for finding in log.findings] == ["metadata-missing"]
 
 
 # Committing and snapshots
@@ -451,3 +457,93 @@ def test_a_closed_log_refuses():
     ):
         with pytest.raises(ClosedError):
             act()
+
+
+# The same message again, readers beside a writer
+
+
+def test_a_snapshot_that_is_sent_again_changes_nothing_and_keeps_what_was_appended_since():
+    kernel = MemoryKernel()
+    sender = opened(MemoryKernel())
+    sender.append(1, [ADD] * 5)
+    sender.commit(4)
+    sender.snapshot()
+    sent = list(sender.read_snapshot())
+    log = opened(kernel)
+    assert log.receive_snapshot(sent) == 4
+    log.append(1, [ADD, ADD])
+    assert log.receive_snapshot(sent) == 4  # the leader did not get the answer
+    assert (log.snapshot_lsn, log.last_lsn) == (4, 6)
+    log.append(1, [ADD])
+    log.close()
+    again = opened(kernel)
+    assert [entry.lsn for entry in again.entries(5)] == [5, 6, 7]
+    assert (again.snapshot_lsn, again.last_lsn) == (4, 7)
+
+
+def test_another_snapshot_of_the_same_index_is_refused_and_changes_nothing():
+    def sent(term: int) -> list[bytes]:
+        sender = opened(MemoryKernel())
+        sender.append(term, [ADD] * 3)
+        sender.commit(2)
+        sender.snapshot()
+        return list(sender.read_snapshot())
+
+    kernel = MemoryKernel()
+    log = opened(kernel)
+    log.receive_snapshot(sent(2))
+    log.append(3, [ADD])
+    with pytest.raises(RefusedError, match="of term 2 and not 3"):
+        log.receive_snapshot(sent(3))
+    log.close()
+    assert [entry.term for entry in opened(kernel).entries(3)] == [3]
+
+
+@pytest.mark.parametrize("lsn", [-2, 3, 2**63, 2**70])
+def test_the_term_of_an_entry_that_is_not_here_is_refused(lsn):
+    log = opened(MemoryKernel())
+    log.append(1, [ADD] * 3)
+    with pytest.raises(RefusedError, match=str(lsn)):
+        log.term_of(lsn)
+
+
+def test_reading_goes_on_beside_a_roll_back_and_ends_where_the_log_ends():
+    log = opened(MemoryKernel(), soft_limit=50, hard_limit=100)
+    log.append(1, [ADD] * 30)
+    reading = log.entries(0)
+    first = [next(reading).lsn for _ in range(3)]
+    log.roll_back(10)
+    rest = [entry.lsn for entry in reading]
+    assert first + rest == list(range(10))
+
+
+def test_reading_beside_a_snapshot_that_removes_what_comes_next_is_refused_and_not_a_missing_file():
+    log = opened(MemoryKernel(), soft_limit=50, hard_limit=100)
+    for _ in range(30):
+        log.append(1, [ADD])
+    reading = log.entries(0)
+    next(reading)
+    log.commit(29)
+    log.snapshot()
+    with pytest.raises(RefusedError, match="the first one that is still here"):
+        list(reading)
+
+
+def test_a_segment_below_the_snapshot_that_came_back_alone_is_removed_and_hangs_nothing():
+    kernel = MemoryKernel()
+    log = opened(kernel, soft_limit=50, hard_limit=100, snapshot_threshold=1000)
+    log.append(1, [ADD] * 30)
+    log.commit(29)
+    disk = Disk(kernel)
+    names = disk.list(f"{ROOT}/data/log")
+    oldest = disk.read(f"{ROOT}/data/log/{names[0]}", 1 << 20)
+    log.snapshot()
+    log.append(1, [ADD] * 3)
+    log.close()
+    with disk.open(f"{ROOT}/data/log/{names[0]}", "create") as file:  # its removal was not synced
+        file.pwrite(oldest, 0)
+    again = opened(kernel, soft_limit=50, hard_limit=100)
+    assert names[0] not in disk.list(f"{ROOT}/data/log")
+    assert [entry.lsn for entry in again.entries(again.first_lsn)] == list(range(again.first_lsn, 33))
+    with pytest.raises(RefusedError):
+        next(again.entries(0))

@@ -36,3 +36,10 @@ def test_the_example_of_a_child_runs(notebook, capfd):
 
     module.add(notebook.Notebook(Disk(MemoryKernel())), "text")
     assert capfd.readouterr().out == "+text\n=text\n"
+
+
+def test_the_example_of_races_finds_that_the_notebook_has_no_lock(notebook, capsys):
+    module = types.ModuleType("notebook_races")
+    exec(compile(EXAMPLES[2], "notebook_races.py", "exec"), module.__dict__)
+    assert module.report.violations
+    assert "notebook:add+add:seed=" in capsys.readouterr().out

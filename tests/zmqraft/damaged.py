@@ -122,13 +122,40 @@ def overlapping(peer: Path) -> None:
     poke(index_path(5), 16, b"\x05")(peer)
 
 
-def terms(*terms: int, **state: int) -> Callable[[Path], None]:
+def terms(*terms: int, capacity: int = 16, **state: int) -> Callable[[Path], None]:
     def make(peer: Path) -> None:
-        with RaftStore(peer) as store:
+        with RaftStore(peer, capacity=capacity) as store:
             store.append([Entry(term, b"data") for term in terms])
             store.set_hard_state(**state)
 
     return make
+
+
+def applied_beyond(peer: Path) -> None:
+    """The last entry was applied, and is gone with its file."""
+    with RaftStore(peer, capacity=4) as store:
+        store.append([Entry(1, b"entry %d" % number) for number in range(14)])
+        store.set_hard_state(term=1, applied=14)
+    (peer / index_path(12)).unlink()
+
+
+def rolled_back_in_part(peer: Path) -> None:
+    """The first slot of the rollback reached the disk."""
+    with RaftStore(peer, capacity=16) as store:
+        store.append([Entry(1, b"entry %d" % number) for number in range(9)])
+        store.set_hard_state(term=1)
+    slot(1, 5, 0)(peer)
+
+
+def made_in_part(peer: Path) -> None:
+    """The newest file was being made."""
+    terms(*[1] * 14, term=1, capacity=4)(peer)
+    cut(index_path(12), 20)(peer)
+
+
+def state_missing(peer: Path) -> None:
+    terms(1, term=1)(peer)
+    (peer / "raft.pers").unlink()
 
 
 def too_large(peer: Path) -> None:
@@ -151,6 +178,8 @@ def golden(case: str, *damages: Callable[[Path], None]) -> Callable[[Path], None
 BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("torn-state", golden("d32_pers_torn_last")),
     ("torn-state", golden("d36_pers_zero_tail")),
+    ("torn-file", made_in_part),
+    ("index-dirty", rolled_back_in_part),
     ("unfinished-close", closed_in_part),
     ("empty-file", golden("d21_empty_last_prev_not_full")),
     ("empty-file", golden("d46_stuck_at_the_size_limit")),
@@ -158,13 +187,13 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("log-superseded", golden("d47_crash_between_snap_and_log_rename")),
     ("log-missing", golden("d31_log_missing")),
     ("snapshot-missing", golden("d28_snap_missing_full_log")),
-    ("index-short", golden("d01_header_cut")),
-    ("index-short", golden("d03_offset_table_cut")),
+    ("index-short", golden(MANY, cut(index_path(0x10), 10))),
+    ("index-short", golden(MANY, cut(index_path(0x30), 40))),
     ("index-token", golden("d15_wrong_magic")),
     ("index-version", golden("d16_wrong_version")),
     ("index-capacity", golden("d18_capacity_mismatch")),
-    ("index-first", golden("d17_index_mismatch")),
-    ("index-marker", golden("d05_itmz_cut")),
+    ("index-first", golden(MANY, poke(index_path(0x10), 16, b"\x09"))),
+    ("index-marker", golden(MANY, cut(ONE, 60))),
     ("index-offsets", golden("d06_offsets_non_monotonic")),
     ("index-offsets", golden("d07_offsets_equal")),
     ("entry-missing", golden("d08_offset_huge_last")),
@@ -187,10 +216,11 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("state-record", golden("d35_pers_scalar_tail")),
     ("state-record", golden("d38_pers_bad_type")),
     ("state-size", too_large),
+    ("state-missing", state_missing),
     ("state-array", golden("d39_pers_array_tail")),
     ("term-order", terms(3, 2, term=3)),
     ("term-behind", terms(3)),
-    ("applied-beyond", terms(1, term=1, applied=2)),
+    ("applied-beyond", applied_beyond),
     ("scratch", golden("d40_tmp_leftovers")),
     ("foreign", golden("d41_foreign_names")),
 )

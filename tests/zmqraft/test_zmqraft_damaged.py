@@ -66,10 +66,10 @@ TABLE = {
     "d12_middle_file_missing": index("log-gap", 16, 23, index_path(0x20)),
     "d13_first_file_missing": index("log-start", 16, None, index_path(8)),
     "d14_middle_file_not_full": index("log-gap", 16, 22, index_path(0x18)),
-    # One field of the header: name, size and table say what it was.
+    # One field of the header: name, size and table say what it was, but not whether the file is of this place.
     "d15_wrong_magic": index("index-token", 0, 5),
     "d16_wrong_version": Told("unsupported", "index-version", ONE, 8),
-    "d17_index_mismatch": index("index-first", 16, 5),
+    "d17_index_mismatch": index("index-first", 16, 0),
     "d18_capacity_mismatch": index("index-capacity", 4, 5),
     "d19_entry_term_too_big": index("entry-term", 357, 4),
     # An empty last file takes nothing with it; the second and third the original opens no more.

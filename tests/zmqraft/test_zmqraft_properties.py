@@ -54,6 +54,7 @@ class Life:
         self.took(Remember(term, vote))
 
     def applied(self, index):
+        index = min(index, self.peer.last)
         self.store.set_hard_state(applied=index)
         self.took(Applied(index))
 

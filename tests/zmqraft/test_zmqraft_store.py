@@ -132,9 +132,28 @@ def test_a_vote_is_given_once_in_a_term(tmp_path):
             store.set_hard_state(vote="b")
         with pytest.raises(RefusedError):
             store.set_hard_state(term=2)
-        store.set_hard_state(term=4, applied=9)
+        store.set_hard_state(term=4)
     with RaftStore(tmp_path) as store:
-        assert (store.hard_state.term, store.hard_state.vote, store.hard_state.applied) == (4, None, 9)
+        assert (store.hard_state.term, store.hard_state.vote) == (4, None)
+
+
+def test_what_is_applied_is_never_beyond_the_log(tmp_path):
+    with RaftStore(tmp_path, capacity=4) as store:
+        store.append([Entry(1, b"entry")] * 9)
+        with pytest.raises(RefusedError, match="index 10 cannot be applied: the log ends at 9"):
+            store.set_hard_state(term=1, applied=10)
+        assert (store.hard_state.term, store.hard_state.applied) == (0, 0)
+        store.set_hard_state(applied=9)
+        store.truncate(8)
+        assert store.hard_state.applied == 7
+        with pytest.raises(RefusedError):
+            store.truncate(9)
+        store.append_at(6, [Entry(2, b"another")])
+        assert store.hard_state.applied == 5
+        store.install_snapshot(3, 9, b"of another history")
+        assert (store.last_index, store.hard_state.applied) == (3, 3)
+    with RaftStore(tmp_path) as store:
+        assert store.hard_state.applied == 3
 
 
 def test_a_second_writer_is_refused(tmp_path):

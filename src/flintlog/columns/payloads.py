@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,15 +42,20 @@ class Payloads:
         """From a list of byte strings, or from an Arrow column of them without copying it."""
         if not isinstance(data, Sequence):
             return _of_arrow(data)
-        try:
-            length = np.fromiter(map(len, data), np.int64, len(data))
-            joined = b"".join(data)
-        except TypeError:
-            raise UsageError("byte strings are needed, and not all of these are") from None
-        offsets = offsets_of(length)
-        if offsets[-1] != len(joined):
-            raise UsageError("byte strings are needed; a view of longer items is none")
-        return Payloads(memoryview(joined), offsets[:-1], length)
+        joined, offsets = back_to_back(data)
+        return Payloads(memoryview(joined), offsets[:-1], np.diff(offsets))
+
+
+def back_to_back(data: Sequence[bytes | bytearray | memoryview]) -> tuple[bytes, Ints]:
+    """Byte strings in one buffer, and where each begins (one more for the end). A view counts with its bytes."""
+    with suppress(TypeError, BufferError):
+        offsets = offsets_of(np.fromiter(map(len, data), np.int64, len(data)))
+        joined = b"".join(data)
+        if len(joined) == offsets[-1]:
+            return joined, offsets
+    if any(isinstance(part, memoryview) for part in data):  # of longer items, or with gaps
+        return back_to_back([bytes(part) if isinstance(part, memoryview) else part for part in data])
+    raise UsageError("a payload is not bytes", advice="Encode it first")
 
 
 def _of_arrow(data: Any) -> Payloads:

@@ -3,14 +3,17 @@
 There is no writer thread. The first thread that waits becomes the leader and flushes everything handed in so
 far; whoever comes while the device is busy waits and is flushed together by the next leader. A single thread
 therefore pays no hand-over, and sixteen threads share one fsync.
+
+A thread that waits is not interrupted: a signal handler that raises does so when the work is durable.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from flintlog.core import threads
+from flintlog.disk import DEFERRED
 from flintlog.errors import StoppedError
 
 T = TypeVar("T")
@@ -23,7 +26,7 @@ class Ticket(Generic[T]):
 
     def __init__(self, *items: T) -> None:
         self.items = items  # one, or none for a ticket that only waits for those before it
-        self.gate: threading.Lock | None = None  # made only when somebody has to sleep
+        self.gate: Any = None  # a lock, made only when somebody has to sleep
         self.done = False
         self.leads = False
         self.error: BaseException | None = None
@@ -38,25 +41,29 @@ class GroupCommit(Generic[T]):
 
     def __init__(self, flush: Callable[[list[T]], None]) -> None:
         self._flush = flush
-        self._mutex = threading.Lock()
+        self._mutex = threads.lock()
         self._pending: list[Ticket[T]] = []
         self._busy = False
 
     def submit(self, item: T) -> Ticket[T]:
         """Hand in work. The order of these calls is the order on disk."""
         ticket = Ticket(item)
-        with self._mutex:
+        with DEFERRED, self._mutex:
             self._pending.append(ticket)
         return ticket
 
     def wait(self, ticket: Ticket[T]) -> None:
         """Return when the work is durable, or raise what the flush raised."""
-        gate: threading.Lock | None = None
+        with DEFERRED:
+            self._wait(ticket)
+
+    def _wait(self, ticket: Ticket[T]) -> None:
+        gate: Any = None
         with self._mutex:
             if not ticket.done and not self._busy:
                 self._busy = ticket.leads = True
             if not ticket.done and not ticket.leads:
-                gate = ticket.gate = threading.Lock()
+                gate = ticket.gate = threads.lock()
                 gate.acquire()
         if gate is not None:
             self._sleep(ticket, gate)
@@ -70,14 +77,16 @@ class GroupCommit(Generic[T]):
 
     def drain(self) -> None:
         """Return when everything that was handed in before is durable, also what is being flushed now."""
-        with self._mutex:
-            if not self._pending and not self._busy:
-                return
-            ticket: Ticket[T] = Ticket()
-            self._pending.append(ticket)
-        self.wait(ticket)
+        with DEFERRED:
+            with self._mutex:
+                if not self._pending and not self._busy:
+                    return
+                ticket: Ticket[T] = Ticket()
+                self._pending.append(ticket)
+            self._wait(ticket)
 
-    def _sleep(self, ticket: Ticket[T], gate: threading.Lock) -> None:
+    def _sleep(self, ticket: Ticket[T], gate: Any) -> None:
+        """Until the batch is flushed, or this thread leads the next one."""
         try:
             gate.acquire()
         except BaseException:

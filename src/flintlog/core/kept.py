@@ -32,18 +32,20 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     place = posixpath.join(root, KEPT_DIRECTORY, OPENED_DIRECTORY)
     name = f"{posixpath.relpath(file.path, root).replace('/', '~')}@{begin}"
     there = _numbered(disk, place)
-    if any(
-        other == name and _holds(disk, posixpath.join(place, f"{n:06d}-{name}"), data) for n, other in there
-    ):
-        return
     disk.make_passing_directory(place)
     disk.sync_directory(root)
     disk.sync_directory(posixpath.join(root, KEPT_DIRECTORY))
-    number = max((number for number, _ in there), default=0) + 1
-    target = posixpath.join(place, f"{number:06d}-{name}")
-    disk.publish(target, [data], scratch=posixpath.join(place, _SCRATCH))
-    for old, other in there[: len(there) + 1 - CUTS_MAX]:
-        disk.unlink(posixpath.join(place, f"{old:06d}-{other}"))
+    if any(
+        other == name and _holds(disk, posixpath.join(place, f"{at:06d}-{name}"), data) for at, other in there
+    ):
+        disk.sync_directory(place)  # whoever put it there may have died before that
+        return
+    number = max((at for at, _ in there), default=0) + 1
+    disk.publish(
+        posixpath.join(place, f"{number:06d}-{name}"), [data], scratch=posixpath.join(place, _SCRATCH)
+    )
+    for at, other in there[: max(len(there) + 1 - CUTS_MAX, 0)]:
+        disk.unlink(posixpath.join(place, f"{at:06d}-{other}"))
 
 
 def _numbered(disk: Disk, place: str) -> list[tuple[int, str]]:

@@ -13,12 +13,14 @@ from flintlog.disk.disk import (
     write_all,
 )
 from flintlog.disk.failstop import FailStop
+from flintlog.disk.interrupts import DEFERRED
 from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
 from flintlog.disk.reversible import ReversibleKernel
 
 __all__ = [
     "COPY_BYTES_MAX",
+    "DEFERRED",
     "FLAGS",
     "Buffer",
     "Disk",

@@ -13,12 +13,13 @@ import mmap
 import os
 import posixpath
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from flintlog.disk.kernel import Kernel, LocalKernel, Stat
-from flintlog.errors import DiskError, UsageError
+from flintlog.errors import ClosedError, DiskError, ForkedError, UsageError
 
 Buffer = bytes | bytearray | memoryview
 Mode = Literal["read", "write", "create"]
@@ -36,6 +37,12 @@ COPY_BYTES_MAX = 64 << 20
 _WRITE_BYTES_MAX = 1 << 30
 _COPY_CHUNK = 8 << 20
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE; Python names it from 3.13 on
+
+
+_CLOSED = -1  # in place of a handle
+_FORKED = -2
+# Files that are written or locked. A forked child closes its copies: the lock is the parent's alone.
+_owned: weakref.WeakSet[File] = weakref.WeakSet()
 
 
 def no_progress(done: int, total: int) -> None:
@@ -124,12 +131,18 @@ class File:
 
     def lock(self) -> bool:
         """Take the advisory lock of this file for as long as it is open; False when another has it."""
+        _owned.add(self)
         return self._call("lock", self._kernel.lock, self._handle)
 
     def close(self) -> None:
         if self._handle >= 0:
-            handle, self._handle = self._handle, -1
-            self._call("close", self._kernel.close, handle)
+            handle, self._handle = self._handle, _CLOSED
+            _retried("close", self.path, self._kernel.close, handle)
+
+    def _fork(self) -> None:
+        if self._handle >= 0:
+            handle, self._handle = self._handle, _FORKED
+            self._kernel.close(handle)
 
     def __enter__(self) -> File:
         return self
@@ -138,7 +151,18 @@ class File:
         self.close()
 
     def _call(self, name: str, call: Callable[..., T], *arguments: object) -> T:
+        if self._handle < 0:
+            raise self._unusable()
         return _retried(name, self.path, call, *arguments)
+
+    def _unusable(self) -> ClosedError | ForkedError:
+        if self._handle == _CLOSED:
+            return ClosedError("this file is closed", file=self.path, advice="Open the store again")
+        return ForkedError(
+            "this file is open in the process that this one is a fork of",
+            file=self.path,
+            advice="Open the store after the fork",
+        )
 
 
 class Disk:
@@ -169,7 +193,10 @@ class Disk:
 
     def open(self, path: str, mode: Mode = "read") -> File:
         """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`)."""
-        return File(self.kernel, path, _retried("open", path, self.kernel.open, path, FLAGS[mode]))
+        file = File(self.kernel, path, _retried("open", path, self.kernel.open, path, FLAGS[mode]))
+        if mode != "read":
+            _owned.add(file)
+        return file
 
     def read(self, path: str, size_max: int) -> bytes:
         """The first `size_max` bytes of a file."""
@@ -299,6 +326,8 @@ def _retried(name: str, path: str, call: Callable[..., T], *arguments: object) -
         except InterruptedError:
             continue
         except OSError as error:
+            if error.errno is None:
+                raise  # no call of the system: a signal handler raised a TimeoutError, for one
             raise DiskError(name, path, error) from error
 
 
@@ -310,3 +339,11 @@ def _permission_ignored() -> Iterator[None]:
     except DiskError as error:
         if error.errno not in (errno.EACCES, errno.EPERM):
             raise
+
+
+def _forked() -> None:
+    for file in list(_owned):
+        file._fork()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,49 +1,138 @@
-"""After a failed write nobody knows what is on the disk, so nothing more is written.
+"""When a store takes no more work: after a failed write, when it is closed, and in a forked child.
 
-The kernel may drop dirty pages after a failed fsync and report success the next time; only reading the
-files again, which opening does, tells what is there.
+After a failed write nobody knows what is on the disk, so nothing more is written. The kernel may drop dirty pages
+after a failed fsync and report success the next time; only reading the files again, which opening does, tells what is
+there. A forked child has a copy of the memory and not the directory: what it wrote would go over the parent's bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from flintlog.errors import ClosedError, StoppedError
+from flintlog.disk.interrupts import DEFERRED
+from flintlog.errors import ClosedError, DiskError, ForkedError, StoppedError
+
+_open: weakref.WeakSet[FailStop] = weakref.WeakSet()
 
 
 class FailStop:
-    """Remembers the first failure inside `guard` and refuses every later `check`."""
+    """Remembers the first failure inside `guard` and refuses every later `check`.
 
-    def __init__(self, path: str) -> None:
+    `on_stop` is called once, by the thread whose write failed: those who sleep learn of it.
+    """
+
+    def __init__(self, path: str, on_stop: Callable[[], None] = lambda: None) -> None:
         self._path = path
+        self._on_stop = on_stop
         self._cause: BaseException | None = None
         self._closed = False
+        self._ended = False
+        self._forked = False
+        self._refuses = False  # one of the three
+        _open.add(self)
 
     def check(self) -> None:
-        """Raise unless the store may go on."""
+        """Raise unless a new call may begin."""
+        if self._refuses:
+            self.check_process()
+            self._check_cause()
+            raise self._closed_error()
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError("this store is closed", file=self._path, advice="Open it again")
+
+    def check_process(self) -> None:
+        """Raise in a process that did not open the store. Before any lock: the fork may have copied it as held."""
+        if self._forked:
+            raise ForkedError(
+                "this store belongs to the process that opened it, and this one is a fork of that",
+                file=self._path,
+                advice="Close the store before you fork and open it again after that, or start the child by `spawn`",
+            )
+
+    def _check_cause(self) -> None:
         if self._cause is not None:
             raise StoppedError(
-                f"this store stopped after an earlier failure: {self._cause}",
+                f"this store stopped after an earlier failure: {_told(self._cause)}",
                 file=self._path,
                 advice="Close it and open the directory again; what was acknowledged is there",
             ) from self._cause
-        if self._closed:
-            raise ClosedError("this store is closed", file=self._path, advice="Open it again")
 
     @property
     def failed(self) -> bool:
         return self._cause is not None
 
-    def close(self) -> None:
-        self._closed = True
+    @property
+    def closed(self) -> bool:
+        """Does no new call begin? What was begun may still be written."""
+        return self._closed
+
+    @property
+    def forked(self) -> bool:
+        """Is this a child's copy of a store that its parent opened?"""
+        return self._forked
+
+    def close(self) -> bool:
+        """Let no new call begin. False when that was so before, and in a forked child: there is nothing to do then."""
+        first = not self._closed and not self._forked
+        self._closed = self._refuses = True
+        return first
+
+    def end(self) -> None:
+        """Let no write begin any more: the directory is another's now."""
+        self._ended = True
+
+    def _check_write(self) -> None:
+        self.check_process()
+        self._check_cause()
+        if self._ended:
+            raise self._closed_error()
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Whatever is raised inside, an interrupt too, stops the store."""
-        self.check()
+        """Around every change that others can see: what is raised inside stops the store.
+
+        Signal handlers wait, so that an interrupt finds the change done. Work that was begun before the store was
+        closed may still come here.
+        """
+        with DEFERRED:
+            self._check_write()
+            try:
+                yield
+            except BaseException as error:
+                self._stop(error)
+                raise
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Around long work under scratch names: a failed call stops the store, an interrupt does not."""
+        self._check_write()
         try:
             yield
-        except BaseException as error:
-            self._cause = self._cause or error
+        except DiskError as error:
+            self._stop(error)
             raise
+
+    def _stop(self, error: BaseException) -> None:
+        if self._cause is None:
+            self._cause = error
+            self._refuses = True
+            self._on_stop()
+
+    def _fork(self) -> None:
+        self._forked = self._refuses = True
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _forked() -> None:
+    for failstop in list(_open):
+        failstop._fork()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,16 +1,22 @@
-"""`python -m flintlog.testing`: explore a suite with totals, or reproduce one line of a failure."""
+"""`python -m flintlog.testing`: explore a suite, race the calls of a store, let it live, or reproduce a failure."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
+from itertools import count
 
-from flintlog.errors import EXIT_OK, EXIT_REFUSED, FlintlogError
+from flintlog.errors import EXIT_OK, EXIT_REFUSED, FlintlogError, UsageError
 from flintlog.testing.explore import explore_suite, merged, prove_syncs
 from flintlog.testing.faults import inject_everywhere
+from flintlog.testing.life import LifeReport, live, subjects_at
 from flintlog.testing.oracle import Suite
+from flintlog.testing.races import RaceReport, Subject, explore_races, race_again
 from flintlog.testing.reproduce import reproduce
+
+OWN_STORES = "flintlog.testing.stores:SUBJECTS"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +41,16 @@ def _parser() -> argparse.ArgumentParser:
     explored.add_argument("--processes", type=int, default=1)
     explored.add_argument("--syncs", action="store_true", help="also prove that every sync is needed")
     explored.set_defaults(act=_explore)
+    raced = verbs.add_parser("races", help="make every pair and triple of a store's calls at the same time")
+    _subject_options(raced)
+    raced.add_argument("--seeds", type=int, default=3, metavar="N", help="how often each (3)")
+    raced.add_argument("--line", help="race one line of a failure again, such as queues:add+close:seed=17")
+    raced.set_defaults(act=_races)
+    lived = verbs.add_parser("life", help="let stores live: threads, signals, forks, closing, kills")
+    _subject_options(lived)
+    lived.add_argument("--seconds", type=float, default=60.0, metavar="S", help="for how long in all (60)")
+    lived.add_argument("--seed", type=int, default=0, metavar="N", help="of the first life (0)")
+    lived.set_defaults(act=_lives)
     reproduced = verbs.add_parser("reproduce", help="make one image or fault again, and tell what happens")
     reproduced.add_argument("target", help="package.module:NAME of a Suite")
     reproduced.add_argument("line", help="such as append:call=17:data=torn[16]@133:names=kept")
@@ -42,6 +58,48 @@ def _parser() -> argparse.ArgumentParser:
     reproduced.add_argument("--to", metavar="DIR", help="write the image to this new directory")
     reproduced.set_defaults(act=_reproduce)
     return parser
+
+
+def _subject_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target", default=OWN_STORES, help=f"package.module:NAME of a tuple of Subjects ({OWN_STORES})"
+    )
+    parser.add_argument(
+        "--subject", action="append", metavar="NAME", help="only this one; may be given again"
+    )
+
+
+def _subjects(options: argparse.Namespace) -> list[Subject]:
+    found = subjects_at(options.target)
+    known = [subject.name for subject in found]
+    for name in options.subject or ():
+        if name not in known:
+            raise UsageError(f"there is no subject {name!r}", advice=f"Known: {', '.join(known)}")
+    return [subject for subject in found if not options.subject or subject.name in options.subject]
+
+
+def _races(options: argparse.Namespace) -> bool:
+    if options.line is not None:
+        wrong = race_again(_subjects(options), options.line)
+        print(wrong or "nothing went wrong")
+        return wrong is None
+    return _told([(each, explore_races(each, seeds=range(options.seeds))) for each in _subjects(options)])
+
+
+def _lives(options: argparse.Namespace) -> bool:
+    subjects = _subjects(options)
+    reports = []
+    for subject in subjects:
+        until = time.monotonic() + options.seconds / len(subjects)
+        reports.append((subject, live(options.target, subject, seeds=count(options.seed), until=until)))
+    return _told(reports)
+
+
+def _told(reports: Sequence[tuple[Subject, LifeReport | RaceReport]]) -> bool:
+    for subject, report in reports:
+        print(f"{subject.name}: {report}")
+        print("\n".join(report.violations), end="\n" if report.violations else "")
+    return not any(report.violations for _, report in reports)
 
 
 def _explore(options: argparse.Namespace) -> bool:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 from flintlog.disk.disk import FLAGS
 from flintlog.disk.kernel import Stat
@@ -68,7 +69,6 @@ class MemoryKernel:
         self._names: Names = {inode: dict(names) for inode, names in seen.names.items()}
         self._next_inode = max(max(self._files, default=ROOT), max(self._names)) + 1
         self._handles: dict[int, _Handle] = {}
-        self._next_handle = 3
         self._locks: dict[int, int] = {}
         self._sites = sites or Sites()
         self._elide = elide
@@ -103,8 +103,8 @@ class MemoryKernel:
                 inode = self._create(path, directory, name, is_directory=False)
             elif inode in self._names and writable:
                 raise _error(errno.EISDIR, path)
-            handle = self._next_handle
-            self._next_handle += 1
+            # The lowest free number, as the system gives them: one that is used after it was closed hits another file.
+            handle = next(number for number in count(3) if number not in self._handles)
             self._handles[handle] = _Handle(inode, path, writable)
         return handle
 

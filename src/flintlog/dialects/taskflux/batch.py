@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flintlog.columns.checksum import checksums, crc32_mpeg2
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import offsets_of
+from flintlog.columns.payloads import back_to_back
 from flintlog.dialects.taskflux.layout import RECORD_MARKER, Layout
 from flintlog.errors import UsageError
 
@@ -73,11 +74,7 @@ def payload_column(payloads: Payloads) -> tuple[bytes, Ints]:
     """The payloads back to back, and where each begins (one more for the end)."""
     if hasattr(payloads, "buffers"):
         return _arrow_column(payloads)
-    try:
-        lengths = np.fromiter(map(len, payloads), np.int64, count=len(payloads))
-        return b"".join(payloads), offsets_of(lengths)
-    except TypeError:
-        raise UsageError("a payload is not bytes", advice="Encode it first") from None
+    return back_to_back(payloads)
 
 
 def _arrow_column(column: pa.Array) -> tuple[bytes, Ints]:

@@ -43,7 +43,9 @@ class Taskflux:
         return tuple(WORDS)
 
     def recognise(self, disk: Disk, path: str) -> bool:
-        return files.locate(disk, path) is not None
+        found = files.locate(disk, path)
+        # A scratch directory alone is no evidence; a store that is told to use it may find it all the same.
+        return found is not None and disk.list(found) != [layout.SHIPPED.scratch]
 
     def edition(self, disk: Disk, path: str) -> str | None:
         data = _data(disk, path)

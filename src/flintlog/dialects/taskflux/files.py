@@ -203,6 +203,13 @@ class _UnsupportedError(DamageError):
         super().__init__(message, code="unsupported-version", file=file, offset=offset)
 
 
+def snapshot_index(view: memoryview, layout: Layout) -> int:
+    """The index that the header of a snapshot names; -1 when there is no header."""
+    if len(view) < layout.snapshot_header_size or view[:4] != lay.SNAPSHOT_MARKER:
+        return lay.LSN_NONE
+    return int.from_bytes(view[4 : 4 + layout.term_size], "big", signed=True)
+
+
 def read_snapshot(view: memoryview, layout: Layout) -> Base:
     """The state in a snapshot file, every byte checked."""
     size = layout.snapshot_header_size
@@ -336,10 +343,12 @@ def _no_records() -> scan.Records:
     return scan.scan_segment(memoryview(b""), lay.DESIGNED, 0)[0]
 
 
-def read_segment(disk: Disk, data: str, file: SegmentFile, layout: Layout, *, newest: bool) -> Segment:
-    """Read one segment; what is wrong with it is in the result."""
+def read_segment(
+    disk: Disk, data: str, file: SegmentFile, layout: Layout, *, newest: bool, copy: bool = False
+) -> Segment:
+    """Read one segment; what is wrong with it is in the result. `copy` it where others than the newest may be cut."""
     with disk.open(posixpath.join(data, file.name)) as handle:
-        view = handle.view(copy=newest)  # only the newest is ever cut
+        view = handle.view(copy=newest or copy)
     if newest and _never_written(view, layout.segment_header()):
         return Segment(file, view, _no_records(), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
     marker = bytes(view[:4])
@@ -374,14 +383,7 @@ def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segm
 def _never_written(view: memoryview, header: bytes) -> bool:
     """A new segment whose header did not arrive: a beginning of the header, then zeros or the end of the file."""
     written = scan.zeros_from(view, 0)
-    if written < len(header):
-        return view[:written] == header[:written]
-    return _lost_first_sector(view)
-
-
-def _lost_first_sector(view: memoryview) -> bool:
-    # Header and first records are one write; its first sector may be the one that did not arrive.
-    return len(view) <= scan.COMMIT_BYTES_MAX and view[: scan.SECTOR_SIZE] == bytes(scan.SECTOR_SIZE)
+    return written < len(header) and view[:written] == header[:written]
 
 
 def finding_in(segment: Seen, *, newest: bool) -> Finding | None:

@@ -81,6 +81,7 @@ DEFAULT_QUEUE = ""
 
 CODE_HEAP = 1
 CODE_BUCKETS = 2
+BUCKETS_MAX = 10**8  # the original makes an array of the whole range
 CODES = {CODE_HEAP: "heap", CODE_BUCKETS: "buckets"}
 
 Edition = Literal["designed", "shipped"]
@@ -118,6 +119,17 @@ class Layout:
 
     def record_size(self, data_size: int) -> int:
         return self.record_header_size + data_size + self.padding(data_size)
+
+    def problem_of(self, spec: QueueSpec) -> str | None:
+        """Why a directory of this edition cannot have this queue, or None."""
+        if self.edition == "shipped" and spec.code == CODE_BUCKETS and spec.key_range is not None:
+            low, high = spec.key_range
+            if high - low > BUCKETS_MAX:
+                return (
+                    f"key range {low}..{high} is too wide for implementation code 2 (buckets): the original cannot "
+                    f"restore a range of more than {BUCKETS_MAX} keys"
+                )
+        return None
 
     def segment_header(self) -> bytes:
         return FILE_MARKER + struct.pack(">i", self.segment_version)

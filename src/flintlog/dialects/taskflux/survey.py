@@ -28,6 +28,7 @@ from flintlog.dialects.taskflux.files import (
     read_metadata,
     read_segment,
     read_snapshot,
+    snapshot_index,
 )
 from flintlog.dialects.taskflux.layout import Layout, Metadata
 from flintlog.dialects.taskflux.replay import replay
@@ -47,6 +48,7 @@ class Fit(Generic[S]):
     metadata: Metadata | None = None  # None: empty or missing, to be initialised
     base: Base = field(default_factory=Base)
     has_snapshot: bool = False
+    claimed_index: int = -1  # that the header of the snapshot names, also when the rest of it is damaged
     segments: list[S] = field(default_factory=list)  # read ones that belong to the log, in order
     # These belong to the log too, stand wholly below the snapshot, and were not read.
     covered: list[SegmentFile] = field(default_factory=list)
@@ -75,6 +77,11 @@ class Fit(Generic[S]):
     @property
     def tail(self) -> S | None:
         return self.segments[-1] if self.segments else None
+
+    @property
+    def next_term(self) -> int:
+        """The term of a node that lost its metadata: it may have voted in that of its last entry."""
+        return self.last_term + 1 if self.last >= 0 else lay.TERM_FIRST
 
     def refuse_damage(self) -> None:
         """Raise for the first finding that opening must not pass over."""
@@ -125,7 +132,11 @@ class Survey(Fit[Segment]):
 
 
 # Findings that lose nothing when repaired, but that opening does not decide on its own.
-REPAIR_ONLY = frozenset({"snapshot-unusable", HEADER_DAMAGED})
+REPAIR_ONLY = frozenset({HEADER_DAMAGED})
+
+LOG_EMPTIED = "log-emptied"
+# A snapshot that opening puts aside, because the log has all of it.
+SNAPSHOT_UNUSABLE = "snapshot-unusable"
 
 Look = Callable[[int, int], None]
 
@@ -183,6 +194,7 @@ def _look_at_snapshot(disk: Disk, result: Fit[S]) -> DamageError | None:
         return None
     with disk.open(posixpath.join(result.listing.data, lay.SNAPSHOT_FILE)) as file:
         view = file.view()  # never cut, only replaced by rename
+    result.claimed_index = snapshot_index(view, result.layout)
     try:
         result.base = read_snapshot(view, result.layout)
     except DamageError as error:
@@ -196,28 +208,21 @@ def _report_metadata(result: Fit[S]) -> None:
     if result.metadata is None and not result.listing.metadata_size and result.last >= 0:
         result.findings.append(
             Finding(
-                Severity.REPAIRABLE,
+                Severity.CORRUPT,
                 "metadata-missing",
-                f"there are entries and no metadata; becomes term {result.last_term + 1}, no vote",
+                "there are entries, and the term and the vote of this node are gone",
                 lay.METADATA_FILE,
             )
         )
 
 
 def _judge_snapshot(result: Fit[S], error: DamageError) -> None:
-    """A damaged snapshot costs nothing while the whole log is still there."""
-    complete = result.first == 0 and bool(result.segments)
+    """A damaged snapshot costs nothing while the whole log is still there, up to the snapshot's index and beyond."""
+    complete = result.first == 0 and bool(result.segments) and -1 < result.claimed_index <= result.last
     finding = finding_of(error)
     if complete:
-        finding = Finding(
-            Severity.REPAIRABLE,
-            "snapshot-unusable",
-            f"{finding.message}; the log still holds everything from LSN 0 on",
-            finding.file,
-            finding.offset,
-            finding.expected,
-            finding.found,
-        )
+        message = f"{finding.message}; the log still holds everything from LSN 0 on"
+        finding = replace(finding, severity=Severity.REPAIRABLE, code=SNAPSHOT_UNUSABLE, message=message)
     # The gap that a missing snapshot leaves at the head of the log follows from this damage; say it once.
     result.findings[:] = [finding] + [item for item in result.findings if item.code != "log-start"]
 
@@ -254,6 +259,7 @@ def _look_at_chain(result: Fit[S]) -> None:
     if segments and result.first > result.base.index + 1:
         result.findings.append(_log_start(result))
     _report_conflict(result)
+    _report_emptied(result)
 
 
 def _drop_islands(result: Fit[S]) -> None:
@@ -329,6 +335,24 @@ def _report_seam(result: Fit[S], segment: S, following: SegmentFile) -> None:
             posixpath.basename(following.name),
         )
     )
+
+
+def _report_emptied(result: Fit[S]) -> None:
+    """A store writes its first segment before its metadata, and there is one ever since.
+
+    The original does it the other way round, so that its directories may lack one.
+    """
+    if result.layout is not lay.DESIGNED or not result.listing.metadata_size:
+        return
+    files = result.listing.segments
+    if not files:
+        message, name = "the log is gone: there is not one segment", f"{lay.LOG_DIRECTORY}/"
+    elif len(files) == 1 and result.segments and result.segments[0].uninitialised:
+        message, name = "the only segment of the log was emptied", files[0].name
+    else:
+        return
+    result.findings[:] = [item for item in result.findings if item.file != name]
+    result.findings.append(Finding(Severity.CORRUPT, LOG_EMPTIED, message, name, 0 if files else None))
 
 
 def _log_start(result: Fit[S]) -> Finding:

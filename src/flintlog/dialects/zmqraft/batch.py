@@ -37,6 +37,7 @@ class Batch:
 
 def of_encoded(entries: Sequence[bytes]) -> Batch:
     """A batch of entries that are encoded already."""
+    entries = _all_bytes("an entry", entries)
     lengths = np.fromiter(map(len, entries), np.int64, count=len(entries))
     if len(lengths) and int(lengths.min()) < lay.ENTRY_HEADER_SIZE:
         raise UsageError(f"an entry has at least {lay.ENTRY_HEADER_SIZE} bytes")
@@ -72,14 +73,10 @@ def of_columns(
     # Type and term are eight bytes: as one number the type is the lowest byte and the term stands above it.
     words = term << 8 | _numbers("type", types, count, 255)
     heads[:, lay.REQUEST_ID_SIZE :] = words.astype("<u8").view(np.uint8).reshape(-1, 8)
-    try:
-        ends = np.cumsum(np.fromiter(map(len, data), np.int64, count=count) + lay.ENTRY_HEADER_SIZE)
-        head = heads.view(f"V{lay.ENTRY_HEADER_SIZE}").ravel().tolist()
-        joined = b"".join(chain.from_iterable(zip(head, data, strict=True)))
-    except TypeError:
-        raise UsageError("the data of an entry is not bytes", advice="Encode it first") from None
-    if len(joined) != (int(ends[-1]) if count else 0):
-        raise UsageError("the data of an entry is a buffer of something wider than bytes")
+    data = _all_bytes("the data of an entry", data)
+    ends = np.cumsum(np.fromiter(map(len, data), np.int64, count=count) + lay.ENTRY_HEADER_SIZE)
+    head = heads.view(f"V{lay.ENTRY_HEADER_SIZE}").ravel().tolist()
+    joined = b"".join(chain.from_iterable(zip(head, data, strict=True)))
     return Batch(joined, ends, int(term[-1]) if count else 0)
 
 
@@ -94,9 +91,17 @@ def _numbers(word: str, values: int | Sequence[int], count: int, most: int) -> I
     return np.broadcast_to(found.astype(np.int64), count)
 
 
+def _all_bytes(word: str, values: Sequence[bytes]) -> Sequence[bytes]:
+    """Values whose lengths count bytes."""
+    return (
+        values if {*map(type, values)} <= {bytes} else [bytes(lay.as_bytes(word, value)) for value in values]
+    )
+
+
 def _joined_ids(request_ids: Sequence[bytes], count: int) -> NDArray[np.uint8]:
     if len(request_ids) != count:
         raise UsageError(f"{count} entries and {len(request_ids)} request ids")
+    request_ids = _all_bytes("a request id", request_ids)
     wrong = {len(request_id) for request_id in request_ids} - {lay.REQUEST_ID_SIZE}
     if wrong:
         raise UsageError(f"a request id has {lay.REQUEST_ID_SIZE} bytes, not {min(wrong)}")

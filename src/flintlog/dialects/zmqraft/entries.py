@@ -5,10 +5,11 @@ A piece that does not hold what the plan said (damage, a file that went away) is
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,22 @@ from flintlog.dialects.zmqraft import scan, tables
 from flintlog.dialects.zmqraft.files import list_files, read_head
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF
-from flintlog.dialects.zmqraft.survey import IndexRead, Survey, glance, survey
-from flintlog.disk import Disk
-from flintlog.errors import RefusedError
+from flintlog.dialects.zmqraft.survey import (
+    LOOKS_MAX,
+    PAUSE_SECONDS,
+    IndexRead,
+    Survey,
+    glance,
+    steady_survey,
+)
+from flintlog.disk import Disk, File
+from flintlog.disk.disk import COPY_BYTES_MAX
+from flintlog.errors import DamageError, DiskError, RefusedError
 
 
 def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The index files of the log that can hold entries of the query."""
-    return _splits_of(survey(disk, path), query)
+    return _splits_of(steady_survey(disk, path), query)
 
 
 def _splits_of(found: Survey, query: EntryQuery) -> list[Split]:
@@ -93,17 +102,12 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
         )
 
 
-def _read(disk: Disk, path: str, split: Split) -> tuple[memoryview, Table, int, int | None]:
+def _read(
+    disk: Disk, path: str, split: Split, *, copy: bool = False
+) -> tuple[memoryview, Table, int, int | None]:
     """The bytes, the table and the slots of a piece."""
-    first, begin, end, newest = split.context or (split.first, 0, -1, int(split.last is None))
-    place = posixpath.join(path, split.file)
-    if disk.stat(place) is None:
-        raise RefusedError(
-            "this index file was removed while the log was read; a snapshot covers it now",
-            file=place,
-            advice="Read the directory again",
-        )
-    with disk.open(place) as file:
+    first, begin, end, newest = split.context or (split.first, 0, -1, int(copy or split.last is None))
+    with _open(disk, posixpath.join(path, split.file)) as file:
         if split.context:
             _, table = read_head(file, first, copy=bool(newest))
             view = file.view(copy=bool(newest), begin=split.start, end=split.end if end >= 0 else None)
@@ -113,6 +117,19 @@ def _read(disk: Disk, path: str, split: Split) -> tuple[memoryview, Table, int, 
     if isinstance(table, Damage):
         raise table.finding(split.file).error(path)
     return view, table, begin, None if end < 0 else end
+
+
+def _open(disk: Disk, place: str) -> File:
+    try:
+        return disk.open(place)
+    except DiskError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        raise RefusedError(
+            "this index file was removed while the log was read: a snapshot covers it now, or it was rolled back",
+            file=place,
+            advice="Read the directory again",
+        ) from error
 
 
 def _refuse_damage(slots: int, table: Table, damage: Damage | None, split: Split, path: str) -> None:
@@ -193,24 +210,75 @@ def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[in
 
 
 def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
-    """The live range of the log."""
-    pieces, live = live_splits(survey(disk, path), as_of)
-    return (batch for split in pieces for batch in _state_rows(disk, path, live, split))
+    """The live range of the log. Up to some size it is that of one moment, also when a store is writing; a larger one
+    is read file by file."""
+    for left in reversed(range(LOOKS_MAX)):
+        pieces, live = live_splits(steady_survey(disk, path), as_of)
+        if sum(split.end for split in pieces) > COPY_BYTES_MAX:
+            return (batch for split in pieces for batch in _state_rows(disk, path, live, split))
+        try:
+            held = [_Held(split, *_read(disk, path, split, copy=True)[:2]) for split in pieces]
+            if all(piece.stands(disk, path) for piece in held):
+                return (batch for piece in held for batch in piece.rows(path, live))
+        except (RefusedError, DamageError):
+            if not left:
+                raise
+        disk.pause(PAUSE_SECONDS)
+    raise RefusedError(
+        "the log changes faster than it can be read",
+        file=path,
+        advice="Try again, or close the store that writes here",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A piece whose bytes were copied."""
+
+    split: Split
+    view: memoryview
+    table: Table
+
+    def stands(self, disk: Disk, path: str) -> bool:
+        """Is it still what is on disk, as far as it reaches? Then it was so when the last piece was read.
+
+        An entry of a Raft log is known by its index and its term.
+        """
+        entries, damage = scan.read_entries(self.view, self.table)
+        view, table, _, _ = _read(disk, path, self.split, copy=True)
+        now, damage_now = scan.read_entries(view, table, 0, len(self.table.ends))
+        return (
+            damage == damage_now
+            and np.array_equal(now.offset, entries.offset)
+            and np.array_equal(now.term, entries.term)
+        )
+
+    def rows(self, path: str, live: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """The entries that are live."""
+        return _live_rows(self.view, self.table, self.split, path, live)
 
 
 def _state_rows(disk: Disk, path: str, live: tuple[int, int], split: Split) -> Iterator[pa.RecordBatch]:
     """The entries of a piece that are live."""
-    first, last = live
     view, table, _, _ = _read(disk, path, split)
+    return _live_rows(view, table, split, path, live)
+
+
+def _live_rows(
+    view: memoryview, table: Table, split: Split, path: str, live: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    first, last = live
     begin = max(first - split.first, 0)
     entries, damage = scan.read_entries(view, table, begin, last - split.first + 1)
     if damage is not None:
         raise damage.finding(split.file).error(path)
+    if split.last is not None and split.last <= last and begin + len(entries) <= split.last - split.first:
+        raise scan.zero_slot(table).finding(split.file).error(path)
     for at in range(0, len(entries), tables.BATCH_ENTRIES):
         yield tables.state_batch(view, entries[at : at + tables.BATCH_ENTRIES])
 
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
     """The same as a table of the workers' own kind; each index file is read by a task."""
-    pieces, live = live_splits(survey(disk, path, reader=partial(workers.map, glance)), as_of)
+    pieces, live = live_splits(steady_survey(disk, path, reader=partial(workers.map, glance)), as_of)
     return workers.frame(partial(_state_rows, disk, path, live), pieces, tables.STATE_SCHEMA)

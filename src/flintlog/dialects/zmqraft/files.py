@@ -36,23 +36,27 @@ class Listing:
     history: tuple[str, ...]  # predecessors
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
+    superseded_by: tuple[
+        tuple[int, int], ...
+    ]  # snapshots, by index and term, with which this log counts no more
 
 
 def locate(disk: Disk, path: str) -> str | None:
     """The peer's directory: it holds a snapshot, a state file, or a log with an index file."""
     if not disk.is_directory(path):
         return None
-    names = set(disk.list(path))
-    if names & {lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE}:
-        return path
-    if (
-        lay.SNAPSHOT_FILE in names
-        and disk.read(posixpath.join(path, lay.SNAPSHOT_FILE), 4) == lay.SNAPSHOT_TOKEN
-    ):
-        return path
-    if lay.LOG_DIRECTORY in names and has_index_files(disk, path):
-        return path
-    return None
+    has_state = any(_is_file(disk, path, name) for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE))
+    return path if has_state or _has_snapshot(disk, path) or has_index_files(disk, path) else None
+
+
+def _is_file(disk: Disk, path: str, name: str) -> bool:
+    found = disk.stat(posixpath.join(path, name))
+    return found is not None and not found.is_directory
+
+
+def _has_snapshot(disk: Disk, path: str) -> bool:
+    place = posixpath.join(path, lay.SNAPSHOT_FILE)
+    return _is_file(disk, path, lay.SNAPSHOT_FILE) and disk.read(place, 4) == lay.SNAPSHOT_TOKEN
 
 
 def list_files(disk: Disk, path: str) -> Listing:
@@ -63,7 +67,7 @@ def list_files(disk: Disk, path: str) -> Listing:
         found = disk.stat(posixpath.join(path, name))
         if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
             continue
-        if name in lay.NAMES:
+        if name in lay.NAMES and not found.is_directory:
             sizes[name] = found.size
         elif any(lay.is_predecessor(name, own) for own in lay.NAMES):
             history.append(name)
@@ -83,7 +87,9 @@ def list_files(disk: Disk, path: str) -> Listing:
         else:
             foreign.append(name)
     in_log.sort(key=lambda file: file.first)
-    return Listing(path, tuple(in_log), sizes, tuple(history), tuple(scratch), tuple(foreign))
+    marks = map(lay.SUPERSEDED.fullmatch, disk.list(posixpath.join(path, lay.LOG_DIRECTORY)))
+    superseded_by = tuple((int(mark[1]), int(mark[2])) for mark in marks if mark)
+    return Listing(path, tuple(in_log), sizes, tuple(history), tuple(scratch), tuple(foreign), superseded_by)
 
 
 def has_index_files(disk: Disk, path: str) -> bool:

@@ -37,6 +37,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgpack
@@ -53,6 +54,7 @@ SNAPSHOT_TOKEN = b"SNAP"
 DATA_TOKEN = b"DATA"
 MARKERS = (ENTRIES_TOKEN, DATA_TOKEN)  # the last token; behind it stands what is no segment
 TOKEN_HEADER_SIZE = 8
+HEAD_SEGMENTS_MAX = 1 << 16  # a gigabyte of zeros is many empty segments
 
 INDEX_HEADER = struct.Struct("<4sIIIQ")  # token, size, version, capacity, first index
 SNAPSHOT_HEADER = struct.Struct("<4sIIQQQ")  # token, size, version, index, term, data size
@@ -81,6 +83,7 @@ NAMES = (LOG_DIRECTORY, SNAPSHOT_FILE, RAFT_STATE_FILE, APPLIED_STATE_FILE)
 ROLL_BYTES = 524288
 HISTORY_MAX = 60
 
+SUPERSEDED = re.compile(r"superseded-by-(\d{1,16})-(\d{1,16})")
 FILE_NAME = re.compile(r"([0-9a-f]{14})\.rlog")
 STAMP = re.compile(r"-\d{4}-\d\d-\d\d-\d{6}-\d{3}([0-9a-z]+)")
 SCRATCH = re.compile(r"\.tmp-\d+-[0-9a-z]+")
@@ -105,12 +108,12 @@ class Entry(NamedTuple):
     request_id: bytes = NO_REQUEST
 
     def encode(self) -> bytes:
-        if len(self.request_id) != REQUEST_ID_SIZE:
-            raise UsageError(f"a request id has {REQUEST_ID_SIZE} bytes, not {len(self.request_id)}")
+        request_id = check_request_id(self.request_id)
         if not 0 <= self.type <= 255:
             raise UsageError(f"type {self.type} is not a byte")
         check_number("term", self.term)
-        return b"".join((self.request_id, bytes((self.type,)), self.term.to_bytes(7, "little"), self.data))
+        data = as_bytes("the data of an entry", self.data)
+        return b"".join((request_id, bytes((self.type,)), self.term.to_bytes(7, "little"), data))
 
 
 def check_number(word: str, value: int, least: int = 0) -> int:
@@ -121,10 +124,27 @@ def check_number(word: str, value: int, least: int = 0) -> int:
 
 
 def as_bytes(word: str, data: bytes | bytearray | memoryview) -> memoryview:
-    """Data that is bytes; anything else is refused before something is written."""
+    """The bytes of a buffer, whatever its items are and wherever they lie; anything else is refused before something
+    is written."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise UsageError(f"{word} is {type(data).__name__}, not bytes", advice="Encode it first")
-    return memoryview(data).cast("B")
+        raise UsageError(f"{word} is not bytes but {type(data).__name__}", advice="Encode it first")
+    view = memoryview(data)
+    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+
+
+def check_request_id(request_id: bytes | bytearray | memoryview) -> bytes:
+    """A request id as bytes."""
+    found = bytes(as_bytes("a request id", request_id))
+    if len(found) != REQUEST_ID_SIZE:
+        raise UsageError(f"a request id has {REQUEST_ID_SIZE} bytes, not {len(found)}")
+    return found
+
+
+def check_index(index: int) -> int:
+    """A whole number; whether the log holds it is asked of the log."""
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise UsageError(f"index {index!r} is not a whole number")
+    return index
 
 
 def decode_entry(raw: bytes | memoryview) -> Entry:
@@ -228,6 +248,11 @@ def parse_index_path(path: str) -> int | None:
     return first if path == index_path(first) else None
 
 
+def superseded_path(index: int, term: int) -> str:
+    """The mark in a log that says: with the snapshot at this index and of this term it counts no more."""
+    return f"{LOG_DIRECTORY}/superseded-by-{index}-{term}"
+
+
 def encode_index_head(capacity: int, first: int) -> bytes:
     return INDEX_HEADER.pack(INDEX_TOKEN, 16 + SLOT_SIZE * capacity, VERSION, capacity, first)
 
@@ -237,8 +262,10 @@ def encode_snapshot_head(index: int, term: int, size: int) -> bytes:
 
 
 def find_segment(view: memoryview, token: bytes, at: int) -> Segment | None:
-    """The first segment with this token from `at` on; None when the file ends before."""
-    return next((found for found in segments_in(view, at) if found.token == token), None)
+    """The first segment with this token from `at` on; None when the file ends before, or nothing there looks like
+    the head of a file any more."""
+    some = islice(segments_in(view, at), HEAD_SEGMENTS_MAX)
+    return next((found for found in some if found.token == token), None)
 
 
 def decode_meta(view: memoryview, offset: int, end: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Data in a snapshot and in entries belongs to the application, so the state of a 
 entries behind the snapshot. The live log and the reading verbs ask the same questions here.
 
 What a crash can leave, and what it means:
+- the newest file ends inside its head: it was being made; it goes;
 - empty files at the end: made for entries that never came, or for entries that were rolled back; they go;
 - files below a gap that the snapshot covers: a removal that was not finished; they go;
 - a snapshot that the log does not reach, or disagrees with: it came from another peer, and the log of the old
@@ -12,8 +13,8 @@ What a crash can leave, and what it means:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
@@ -39,11 +40,17 @@ def live_range(
     snapshot: SnapshotHead,
     count_of: Callable[[int], int],
     term_of: Callable[[int, int], int],
+    is_unused: Callable[[int], bool],
+    superseded_by: Collection[tuple[int, int]] = (),
 ) -> LogRange:
-    """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term."""
+    """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term,
+    `is_unused(file)` says whether every slot is free.
+
+    `superseded_by` are the snapshots that the log itself says it is not of.
+    """
     files = list(firsts)
     empty: list[int] = []
-    while len(files) > 1 and files[-1] > snapshot.index + 1 and not count_of(files[-1]):
+    while len(files) > 1 and files[-1] > snapshot.index + 1 and is_unused(files[-1]):
         empty.append(files.pop())
     leftovers, gaps = _gaps(files, snapshot.index, count_of)
     del files[: len(leftovers)]
@@ -51,7 +58,9 @@ def live_range(
     findings += [_heal("leftover", "left over from an unfinished removal", file) for file in leftovers]
     findings += gaps
     last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
-    superseded = bool(files) and _is_superseded(files, last, snapshot, term_of)
+    superseded = bool(files) and (
+        (snapshot.index, snapshot.term) in superseded_by or _is_superseded(files, last, snapshot, term_of)
+    )
     if superseded:
         message = (
             f"the snapshot at index {snapshot.index} is not of this log; opening keeps the log as log-<time>"
@@ -72,6 +81,57 @@ def live_range(
     )
 
 
+def without_begun(found: LogRange, first: int, applied: int) -> LogRange | None:
+    """The log without its newest file, which was being made when a crash came, where `found` is what stands before it.
+
+    None when that is not what happened: the file is not the next one, or entries of it were applied.
+    """
+    if found.superseded:
+        return found
+    if found.last + 1 != first or applied > found.last:
+        return None
+    begun = _heal("torn-file", "torn tail: the newest index file was being made", first)
+    return replace(found, empty=(*found.empty, first), findings=(*found.findings, begun))
+
+
+def applied_beyond(applied: int, last: int) -> Finding | None:
+    """Entries that were applied, and are not there."""
+    if applied <= last:
+        return None
+    message = f"index {applied} was applied and the log ends at {last}"
+    return Finding(Severity.CORRUPT, "applied-beyond", message, lay.APPLIED_STATE_FILE)
+
+
+def missing_files(
+    names: Collection[str], history: Collection[str], covered: int, has_log: bool
+) -> list[Finding]:
+    """What should stand beside the files that are there; `names` are those of snapshot and state files.
+
+    What a crash can take away, opening makes again. What has a predecessor was durable once, and so was `raft.pers`
+    when `state.pers` was made.
+    """
+    found = []
+    for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
+        had_it = any(lay.is_predecessor(old, name) for old in history)
+        if name not in names and (had_it or lay.APPLIED_STATE_FILE in names):
+            message = f"{name} is gone, and with it what it told"
+            found.append(Finding(Severity.CORRUPT, "state-missing", message, name))
+    if lay.SNAPSHOT_FILE not in names and has_log:
+        if any(lay.is_predecessor(old, lay.SNAPSHOT_FILE) for old in history):
+            severity, message = Severity.CORRUPT, "there is no snapshot, and there was one"
+        else:
+            severity, message = Severity.REPAIRABLE, "there is no snapshot; opening makes an empty one"
+        found.append(Finding(severity, "snapshot-missing", message, lay.SNAPSHOT_FILE))
+    if covered and not has_log:
+        put_aside = any(lay.is_predecessor(old, lay.LOG_DIRECTORY) for old in history)
+        if put_aside or lay.RAFT_STATE_FILE not in names:
+            severity, message = Severity.REPAIRABLE, "there is no log behind the snapshot; opening begins one"
+        else:
+            severity, message = Severity.CORRUPT, "there is no log behind the snapshot, and there was one"
+        found.append(Finding(severity, "log-missing", message, lay.LOG_DIRECTORY))
+    return found
+
+
 def _gaps(
     files: Sequence[int], covered: int, count_of: Callable[[int], int]
 ) -> tuple[list[int], list[Finding]]:
@@ -81,7 +141,7 @@ def _gaps(
         following = files[at - 1] + count_of(files[at - 1])
         if following == files[at]:
             continue
-        if files[at] <= covered + 1:
+        if following < files[at] <= covered + 1:
             return list(files[:at]), found[::-1]
         found.append(_gap(files[at], following))
     return [], found[::-1]

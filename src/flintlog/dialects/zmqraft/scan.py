@@ -129,6 +129,28 @@ def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
     )
 
 
+def is_begun(view: memoryview, first: int) -> bool:
+    """Is this what a crash leaves of a file in the making: a beginning of its head, and no slot used?"""
+    head = lay.encode_index_head(1, first)
+    if len(view) < lay.TABLE_OFFSET:  # size and capacity of the file are not known, all else is
+        known = bytes(view[:4]) + head[4:8][: max(len(view) - 4, 0)] + bytes(view[8:12])
+        known += head[12:16][: max(len(view) - 12, 0)] + bytes(view[16:])
+        return head.startswith(known)
+    capacity = read_capacity(view, first)
+    if isinstance(capacity, Damage):
+        return False
+    table_end = lay.TABLE_OFFSET + lay.SLOT_SIZE * capacity
+    unused = not bytes(view[lay.TABLE_OFFSET : table_end]).strip(b"\0")
+    return unused and lay.find_segment(view, lay.ENTRIES_TOKEN, table_end) is None
+
+
+def zero_slot(table: Table) -> Damage:
+    """The first free slot of a file that must hold more, because the log goes on behind it."""
+    count = len(table.ends)
+    message = f"index {table.first + count}: its slot is zero, and the log goes on behind it"
+    return Damage("log-gap", message, lay.TABLE_OFFSET + lay.SLOT_SIZE * count, "where the entry ends", "0")
+
+
 def _short(size: int, needed: int, what: str) -> Damage:
     return Damage("index-short", f"the file ends inside its {what}", size, f"{needed} bytes", f"{size} bytes")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,7 +18,13 @@ from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_head, read_snapshot_file
-from flintlog.dialects.zmqraft.replay import LogRange, live_range
+from flintlog.dialects.zmqraft.replay import (
+    LogRange,
+    applied_beyond,
+    live_range,
+    missing_files,
+    without_begun,
+)
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, Loaded, load_file
 from flintlog.disk import Disk
@@ -27,6 +34,7 @@ NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
 # What a crash can leave, by its code: what opening does about it, and whether that takes bytes away.
 HEALED_BY_OPENING = {
     "torn-state": ("cut", True),
+    "torn-file": ("remove", True),
     "unfinished-close": ("rewrite", True),
     "empty-file": ("remove", True),
     "leftover": ("remove", True),
@@ -34,6 +42,12 @@ HEALED_BY_OPENING = {
     "log-missing": ("begin", False),
     "snapshot-missing": ("write", False),
 }
+
+
+# What a store may be about to finish, or has finished between the reading of one file and the next.
+PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap", "index-offsets", "applied-beyond"}
+LOOKS_MAX = 5
+PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,8 @@ class IndexRead:
     table: Table | None  # None: the head tells nothing, or somebody else has read it
     damage: Damage | None
     count: int | None  # how many entries are committed; None when the head tells nothing
+    dirty: bool = False  # slots behind the first free one are used
+    begun: bool = False  # a crash may have left it so when it was made
 
 
 @dataclass(slots=True)
@@ -58,6 +74,7 @@ class Survey:
     states: dict[str, Loaded | None] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     last_term: int | None = None  # known when all was read
+    applied: int = 0
     range: LogRange = field(init=False)
 
     def refuse_damage(self) -> None:
@@ -86,6 +103,10 @@ class Survey:
         if count is not None:
             return count
         return min((later for later in self.reads if later > first), default=first + 1) - first
+
+    def is_unused(self, first: int) -> bool:
+        """Is every slot of a file free?"""
+        return self.reads[first].count == 0 and not self.reads[first].dirty
 
     def term_of(self, first: int, index: int) -> int:
         """The term of an entry; the snapshot's where it cannot be read, so that nothing follows from it."""
@@ -118,6 +139,8 @@ class Glance:
     count: int | None
     damage: Damage | None
     closing: bool = False
+    dirty: bool = False
+    begun: bool = False
     first: Descent | None = None  # the first entry, when all were read
     lower: Descent | None = None  # the first one in the file whose term goes back
     last_term: int | None = None
@@ -145,7 +168,8 @@ def read_index_file(item: Reading) -> Glance | None:
         if item.read_all or _lacks_entries(view, table):
             view = handle.view(copy=item.newest)
             table = scan.read_table(view, item.file.first, newest=item.newest)
-        found.append(_glance(view, table, item.read_all))
+        glance = _glance(view, table, item.read_all)
+        found.append(replace(glance, begun=item.newest and scan.is_begun(view, item.file.first)))
     return found[0] if found else None
 
 
@@ -154,7 +178,7 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
         return Glance(None, None, table)
     closing = scan.is_closing(view, table.capacity)
     if not read_all and not _lacks_entries(view, table):
-        return Glance(table, len(table.ends), None, closing)
+        return Glance(table, len(table.ends), None, closing, table.dirty)
     entries, damage = scan.read_entries(view, table)
     lower = np.flatnonzero(np.diff(entries.term) < 0)
     return Glance(
@@ -162,6 +186,8 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
         len(table.ends),
         damage,
         closing,
+        table.dirty,
+        False,
         _descent(entries, 0) if len(entries) else None,
         _descent(entries, int(lower[0]) + 1) if len(lower) else None,
         int(entries.term[-1]) if len(entries) else None,
@@ -196,14 +222,40 @@ def survey(
     reader: Reader | None = None,
 ) -> Survey:
     """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files."""
+    applied = _read_applied(disk, path)  # before the log, which a store may append to or cut meanwhile
     found = Survey(disk, path, list_files(disk, path))
     _read_index_files(found, read_all, progress or disk.progress, reader or partial(map, read_index_file))
     _read_snapshot(found)
-    _find_range(found)
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
         _read_state(found, name)
+    state = found.states.get(lay.APPLIED_STATE_FILE)
+    found.applied = min(applied, state.values["lastApplied"]) if state else 0
+    _find_range(found)
     _compare_states(found)
     return found
+
+
+def steady_survey(disk: Disk, path: str, *, read_all: bool = False, reader: Reader | None = None) -> Survey:
+    """A survey; where it sees what a store may be about to finish, or a file goes away, it looks again some times."""
+    for left in reversed(range(LOOKS_MAX)):
+        try:
+            found = survey(disk, path, read_all=read_all, reader=reader)
+        except DiskError as error:
+            if error.errno != errno.ENOENT or not left:
+                raise
+        else:
+            worst = gravest(found.findings)
+            if not left or worst is None or worst.severity is Severity.NOTE or worst.code not in PASSING:
+                return found
+        disk.pause(PAUSE_SECONDS)
+    raise AssertionError  # the last look returns or raises
+
+
+def _read_applied(disk: Disk, path: str) -> int:
+    place = posixpath.join(path, lay.APPLIED_STATE_FILE)
+    with suppress(DamageError), suppress_gone(), disk.open(place) as file:
+        return int(load_file(file, PROPERTIES_OF[lay.APPLIED_STATE_FILE]).values["lastApplied"])
+    return 0
 
 
 def _read_index_files(found: Survey, read_all: bool, progress: Progress, reader: Reader) -> None:
@@ -213,7 +265,9 @@ def _read_index_files(found: Survey, read_all: bool, progress: Progress, reader:
     items = [Reading(found.disk, found.path, file, file is files[-1], read_all) for file in files]
     for file, read in zip(files, reader(items), strict=True):
         if read is not None:
-            found.reads[file.first] = IndexRead(file, read.table, read.damage, read.count)
+            found.reads[file.first] = IndexRead(
+                file, read.table, read.damage, read.count, read.dirty, read.begun
+            )
             _note_glance(found, file, read)
         done += file.size
         progress(done, total)
@@ -223,6 +277,11 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
     if read.closing:
         message = "the file was being closed early; opening finishes it"
         found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
+    if read.dirty:
+        message = (
+            "slots behind the first free one are used: a rollback or an append that did not fully arrive"
+        )
+        found.findings.append(Finding(Severity.NOTE, "index-dirty", message, file.name, lay.TABLE_OFFSET))
     if read.first is None:
         return
     # Terms never descend in the log of a Raft peer; the format itself allows it.
@@ -238,19 +297,11 @@ def _read_snapshot(found: Survey) -> None:
     size = found.listing.sizes.get(lay.SNAPSHOT_FILE)
     if size is None:
         found.snapshot = NO_SNAPSHOT
-        if found.reads:
-            message = "there is no snapshot; opening makes an empty one"
-            found.findings.append(
-                Finding(Severity.REPAIRABLE, "snapshot-missing", message, lay.SNAPSHOT_FILE)
-            )
         return
     try:
         found.snapshot = read_snapshot_file(found.disk, found.path, lay.SNAPSHOT_FILE)
     except DamageError as error:
-        severity = Severity.CORRUPT
-        if substitute(found) is not None:
-            severity = Severity.REPAIRABLE
-        found.findings.append(scan.snapshot_finding(error, severity))
+        found.findings.append(scan.snapshot_finding(error))
 
 
 def substitute(found: Survey) -> str | None:
@@ -282,14 +333,14 @@ def _precedes(found: Survey, name: str, first: int) -> bool:
 def _find_range(found: Survey) -> None:
     firsts = list(found.reads)
     snapshot = found.snapshot or SnapshotHead(min(firsts, default=1) - 1, 0, 0, 0)
-    if not firsts and snapshot.index:
-        message = "there is no log behind the snapshot; opening begins one"
-        found.findings.append(Finding(Severity.REPAIRABLE, "log-missing", message, lay.LOG_DIRECTORY))
-    found.range = live_range(firsts, snapshot, found.count_of, found.term_of)
+    found.range = _range_of(found, firsts, snapshot)
     found.findings += found.range.findings
+    found.findings += missing_files(
+        found.listing.sizes, found.listing.history, snapshot.index, has_log=bool(firsts)
+    )
     for at, first in enumerate(firsts):
         damage = found.reads[first].damage
-        if damage is None:
+        if damage is None or first in found.range.empty:
             continue
         finding = damage.finding(found.reads[first].file.name)
         covered = found.range.superseded or (at + 1 < len(firsts) and firsts[at + 1] <= snapshot.index + 1)
@@ -304,6 +355,19 @@ def _find_range(found: Survey) -> None:
                 finding.found,
             )
         found.findings.append(finding)
+
+
+def _range_of(found: Survey, firsts: list[int], snapshot: SnapshotHead) -> LogRange:
+    def judge(firsts: list[int]) -> LogRange:
+        return live_range(
+            firsts, snapshot, found.count_of, found.term_of, found.is_unused, found.listing.superseded_by
+        )
+
+    if firsts and found.reads[firsts[-1]].begun and found.snapshot is not None:
+        without = without_begun(judge(firsts[:-1]), firsts[-1], found.applied)
+        if without is not None:
+            return without
+    return judge(firsts)
 
 
 def _read_state(found: Survey, name: str) -> None:
@@ -321,24 +385,24 @@ def _read_state(found: Survey, name: str) -> None:
 
 
 def _compare_states(found: Survey) -> None:
-    """What the state files say of the log. The application decides what it means, so these are notes."""
+    """What the state files say of the log. A store does not ask for a term before it takes entries: that is a note."""
     raft = found.states.get(lay.RAFT_STATE_FILE)
     if raft is not None and found.last_term is not None and raft.values["currentTerm"] < found.last_term:
         message = f"term {raft.values['currentTerm']} is below the log's last term {found.last_term}"
         found.findings.append(Finding(Severity.NOTE, "term-behind", message, lay.RAFT_STATE_FILE))
-    applied = found.states.get(lay.APPLIED_STATE_FILE)
     files = found.range.files
-    ends = not files or found.reads[files[-1]].count is not None
-    if applied is not None and found.reads and ends and applied.values["lastApplied"] > found.range.last:
-        message = f"index {applied.values['lastApplied']} was applied and the log ends at {found.range.last}"
-        found.findings.append(Finding(Severity.NOTE, "applied-beyond", message, lay.APPLIED_STATE_FILE))
+    if (found.reads or found.snapshot is not None) and (
+        not files or found.reads[files[-1]].count is not None
+    ):
+        beyond = applied_beyond(found.applied, found.range.last)
+        found.findings += [beyond] if beyond is not None else []
 
 
 def checked_survey(disk: Disk, path: str, workers: Workers | None) -> Survey:
     """A survey for whoever is about to remove files; workers, where they are given, read every entry of the rest."""
     if workers is None:
-        found = survey(disk, path)
+        found = steady_survey(disk, path)
     else:
-        found = survey(disk, path, read_all=True, reader=partial(workers.map, glance))
+        found = steady_survey(disk, path, read_all=True, reader=partial(workers.map, glance))
     found.refuse_damage()
     return found

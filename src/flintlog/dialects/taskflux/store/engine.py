@@ -7,12 +7,14 @@ lock is an advisory lock on `tflux.metadata`, which is where the original progra
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import REPAIR_SCRATCH
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -20,8 +22,8 @@ from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
 from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
-from flintlog.dialects.taskflux.survey import Fit, Survey, survey
-from flintlog.disk import Buffer, Disk, FailStop, File, take_lock, write_all
+from flintlog.dialects.taskflux.survey import SNAPSHOT_UNUSABLE, Fit, Survey, survey
+from flintlog.disk import Disk, FailStop, File, take_lock, write_all
 from flintlog.errors import DamageError, RefusedError, UnsupportedError
 
 _METADATA_SCRATCH = "metadata.new"
@@ -36,11 +38,17 @@ Look = Callable[..., Fit[Any]]
 class Engine:
     """An open directory. Its callers serialise the writing calls; every failure in one stops it for good."""
 
-    def __init__(self, disk: Disk, opening: Opening, look: Look = survey) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        opening: Opening,
+        look: Look = survey,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
         self.disk = disk
         self.data = opening.data
         self.limits = opening.settings.limits
-        self.failstop = FailStop(opening.data)
+        self.failstop = FailStop(opening.data, on_stop)
         refuse_backup(disk, opening.data)
         self.disk.make_passing_directory(self.log_directory)
         metadata = posixpath.join(self.data, lay.METADATA_FILE)
@@ -83,13 +91,20 @@ class Engine:
         self.disk.sync_ancestors(self.log_directory)
         self.disk.sync_directory(self.log_directory)
         self._make_scratch(found)
+        self._put_snapshot_aside(found)
         self._open_log(found)
-        # Without its metadata a node may have voted in the term of its last entry; in the next it has not.
-        self.metadata = found.metadata or Metadata(found.last_term + 1 if found.last >= 0 else lay.TERM_FIRST)
+        self.metadata = found.metadata or Metadata(found.next_term)
         if found.metadata is None:
             self._create_rest()
         for name in found.leftovers:
             self.disk.unlink(posixpath.join(self.data, name))
+
+    def _put_snapshot_aside(self, found: Fit[Any]) -> None:
+        if any(finding.code == SNAPSHOT_UNUSABLE for finding in found.findings):
+            path = posixpath.join(self.data, lay.SNAPSHOT_FILE)
+            with self.disk.open(path) as file:
+                keep_cut(self.disk, self.data, file, 0)
+            self.disk.publish(path, [], scratch=self.snapshot_scratch)
 
     def _layout(self, edition: str | None) -> Layout:
         found = files.detect_layout(self.disk, files.list_files(self.disk, self.data))
@@ -153,9 +168,10 @@ class Engine:
 
     def set_metadata(self, metadata: Metadata) -> None:
         """Term and vote, durable on return."""
+        self.failstop.check()
         with self.failstop.guard():
             self._publish_metadata(metadata)
-        self.metadata = metadata
+            self.metadata = metadata
 
     def _publish_metadata(self, metadata: Metadata) -> None:
         # Not in place: a torn metadata file would cost the vote. The new file is locked before it gets the name,
@@ -181,16 +197,9 @@ class Engine:
         """Put a snapshot in the place of the old one."""
         chunks = encode_snapshot(state, self.layout)
         head = next(chunks)  # a state that does not fit is refused here, before anything is touched
-        with self.failstop.guard():
-            self._publish(_chain(head, chunks))
-        self.snapshot_index, self.snapshot_term = state.index, state.term
-
-    def _publish(self, chunks: Iterable[Buffer]) -> None:
-        self.disk.publish(
-            posixpath.join(self.data, lay.SNAPSHOT_FILE),
-            chunks,
-            scratch=self.snapshot_scratch,
-        )
+        with self.failstop.preparing(), self.disk.create_scratch(self.snapshot_scratch) as file:
+            write_all(file, chain([head], chunks))
+            self.install_snapshot(file, state)
 
     @property
     def snapshot_scratch(self) -> str:
@@ -201,7 +210,7 @@ class Engine:
         """Put a snapshot that was written to a scratch file in the place of the old one."""
         with self.failstop.guard():
             self.disk.install(file, posixpath.join(self.data, lay.SNAPSHOT_FILE))
-        self.snapshot_index, self.snapshot_term = state.index, state.term
+            self.snapshot_index, self.snapshot_term = state.index, state.term
 
     def snapshot_due(self, commit_index: int) -> bool:
         """Do the notes' rules ask for a snapshot?"""
@@ -214,16 +223,15 @@ class Engine:
         )
 
     def close(self) -> None:
+        """Give the directory free. No call is in work."""
         self.failstop.close()
-        self.log.close(intact=not self.failstop.failed)
-        self._lock.close()
+        self.failstop.end()
+        try:
+            self.log.close(intact=not self.failstop.failed)
+        finally:
+            self._lock.close()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What opening found and healed."""
         return tuple(self.healed)
-
-
-def _chain(head: Buffer, rest: Iterable[Buffer]) -> Iterable[Buffer]:
-    yield head
-    yield from rest

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from flintlog.core.group_commit import GroupCommit, Ticket
+from flintlog.core.threads import StoreLock
 from flintlog.dialects.taskflux import batch
 from flintlog.dialects.taskflux.batch import Blob
 from flintlog.dialects.taskflux.layout import Layout
@@ -32,7 +32,7 @@ class Journal:
     """
 
     def __init__(self, engine: Engine, term: int, after: Callable[[], None]) -> None:
-        self.lock = threading.Lock()
+        self.lock = StoreLock(engine.failstop)
         self.layout: Layout = engine.layout
         self.term = term
         self._engine = engine

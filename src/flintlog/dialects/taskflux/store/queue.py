@@ -7,13 +7,12 @@ once it is durable, and what was taken and not acknowledged comes back when the 
 from __future__ import annotations
 
 import struct
-import threading
-import time
 from collections.abc import Sequence
 from operator import index
 
 import numpy as np
 
+from flintlog.core import threads
 from flintlog.dialects.taskflux import batch
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.batch import Blob, Payloads
@@ -76,7 +75,7 @@ class Queue:
         self._last_id = last_id  # the highest id given out, durable or not yet
         self._coming = 0  # records on their way to disk
         self._deleted = False
-        self._arrival = threading.Condition(journal.lock)
+        self._arrival = journal.lock.condition()
         self._add_prefix = lay.add_prefix(spec.name)
         self._remove_prefix = lay.remove_prefix(spec.name)
 
@@ -87,22 +86,25 @@ class Queue:
     def __len__(self) -> int:
         """How many records wait; those handed out do not count."""
         with self._journal.lock:
+            self._check_alive()
             return len(self._waiting)
 
     @property
     def in_flight(self) -> int:
         """How many records are handed out and not yet acknowledged."""
         with self._journal.lock:
+            self._check_alive()
             return len(self._taken)
 
     @property
     def last_id(self) -> int:
         """The highest id given out so far; ids are never used twice while the queue lives."""
         with self._journal.lock:
+            self._check_alive()
             return self._last_id
 
     def __repr__(self) -> str:
-        return f"Queue({self.name!r}, {len(self)} waiting, {self.in_flight} in flight)"
+        return f"Queue({self.name!r}, {len(self._waiting)} waiting, {len(self._taken)} in flight)"
 
     def _load(self, ids: Ints, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
         """Put in what opening found on disk."""
@@ -176,7 +178,7 @@ class Queue:
         """The queue's limits, in the order in which the notes check them."""
         self._check_alive()
         spec = self.spec
-        waiting = len(self._waiting) + self._coming
+        waiting = len(self._waiting) + self._coming + len(self._taken)  # what is handed out may come back
         if spec.max_size is not None and waiting + count > spec.max_size:
             raise QueueFullError(
                 f"queue {spec.name!r} holds {waiting} records and at most {spec.max_size}; {count} more do not fit"
@@ -211,11 +213,11 @@ class Queue:
 
     def take_many(self, limit: int, timeout: float | None = 0) -> list[Taken]:
         """Up to `limit` records in order; waits only while there is none."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else threads.monotonic() + timeout
         with self._journal.lock:
             self._check_alive()
             while not len(self._waiting):
-                left = None if deadline is None else deadline - time.monotonic()
+                left = None if deadline is None else deadline - threads.monotonic()
                 if left is not None and left <= 0:
                     return []
                 self._arrival.wait(left)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterator
-from typing import Unpack
+from typing import Any, Unpack
 
 from flintlog.columns.gather import gather
+from flintlog.core import threads
 from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import QueueSpec
@@ -55,7 +55,7 @@ class QueueStore:
         opening = opening_of(
             disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
         )
-        self._engine = Engine(disk, opening)
+        self._engine = Engine(disk, opening, on_stop=self._wake)
         try:
             survey = self._engine.take_survey()
             term = max(self._engine.metadata.term, survey.last_term)
@@ -65,8 +65,8 @@ class QueueStore:
             self._engine.close()
             raise
         self._in_background = snapshot_in_background
-        self._snapshot_lock = threading.Lock()
-        self._snapshot_thread: threading.Thread | None = None
+        self._snapshot_lock = threads.rlock()
+        self._snapshot_thread: Any = None
         self._segments_refused = 0  # how many there were when a snapshot was refused: no use in trying again
 
     def _load(self, state: State) -> dict[str, Queue]:
@@ -95,7 +95,7 @@ class QueueStore:
     ) -> Queue:
         """Make a queue; durable on return. `code` is how the original builds it: 1 heap, 2 buckets."""
         spec = QueueSpec(name, code, max_size, max_payload, key_range)
-        problem = spec.problem()
+        problem = spec.problem() or self._engine.layout.problem_of(spec)
         if problem is not None:
             raise UsageError(problem)
         blob = self._journal.encode(lay.encode_delta(lay.CreateQueue(spec)))
@@ -132,6 +132,7 @@ class QueueStore:
     def list(self) -> list[QueueSpec]:
         """The queues by name, with their limits."""
         with self._journal.lock:
+            self._journal.check()
             return [queue.spec for _, queue in sorted(self._queues.items())]
 
     # Snapshots
@@ -141,8 +142,9 @@ class QueueStore:
 
         Writers go on meanwhile: the state is built from the files, not from the queues.
         """
+        engine = self._engine
+        engine.failstop.check()
         with self._snapshot_lock:
-            engine = self._engine
             engine.failstop.check()
             index = engine.log.last
             if index <= engine.snapshot_index:
@@ -154,14 +156,14 @@ class QueueStore:
 
     def _after_commit(self) -> None:
         engine = self._engine
-        if not engine.snapshot_due(engine.log.last):
+        if engine.failstop.closed or not engine.snapshot_due(engine.log.last):
             return
         if len(engine.log.segment_firsts) <= self._segments_refused:
             return
         if not self._in_background:
             self._try_snapshot(raised=DiskError)
         elif self._snapshot_thread is None or not self._snapshot_thread.is_alive():
-            self._snapshot_thread = threading.Thread(target=self._try_snapshot, name="flintlog-snapshot")
+            self._snapshot_thread = threads.thread(self._try_snapshot, "flintlog-snapshot")
             self._snapshot_thread.start()
 
     def _try_snapshot(self, raised: type[FlintlogError] | tuple[()] = ()) -> None:
@@ -195,18 +197,30 @@ class QueueStore:
         return self._engine.snapshot_index
 
     def close(self) -> None:
-        """Finish what was begun and give the directory free."""
+        """Let no new call begin, finish those that were begun, and give the directory free.
+
+        In a forked child it does nothing: the store is the parent's.
+        """
+        with self._journal.lock.closing() as mine:
+            if mine:
+                self._close()
+
+    def _close(self) -> None:
         try:
             if not self._engine.failstop.failed:
                 self._journal.drain()
         finally:
-            thread = self._snapshot_thread
-            if thread is not None:
-                thread.join()
-            with self._journal.lock:
+            if self._snapshot_thread is not None:
+                self._snapshot_thread.join()
+            with self._snapshot_lock:  # also one that the application asked for
                 self._engine.close()
-                for queue in self._queues.values():
-                    queue._wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Those who sleep learn that nothing will come."""
+        with self._journal.lock:
+            for queue in self._queues.values():
+                queue._wake()
 
     def __enter__(self) -> QueueStore:
         return self
@@ -216,5 +230,6 @@ class QueueStore:
 
     def __iter__(self) -> Iterator[Queue]:
         with self._journal.lock:
+            self._journal.check()
             queues = [queue for _, queue in sorted(self._queues.items())]
         return iter(queues)

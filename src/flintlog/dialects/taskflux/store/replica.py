@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import posixpath
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
+from flintlog.core import threads
 from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import batch, files
 from flintlog.dialects.taskflux import layout as lay
@@ -52,9 +52,15 @@ class ReplicaLog:
         opening = opening_of(
             disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
         )
-        self._lock = threading.RLock()
         self._engine = Engine(disk, opening)
-        self._last_term = self._engine.take_survey().last_term
+        try:
+            self._last_term = self._engine.take_survey().last_term
+            self._engine.log.remove_islands(self._engine.snapshot_index)
+        except BaseException:
+            self._engine.close()
+            raise
+        self._lock = threads.StoreLock(self._engine.failstop, reentrant=True)
+        self._receiving = threads.lock()  # held while a snapshot comes in; taken before `_lock`
         self._commit = self._engine.snapshot_index
 
     # What is here
@@ -107,6 +113,7 @@ class ReplicaLog:
     def set_term(self, term: int, vote: int | None = None) -> None:
         """Enter a term, or vote in it. Durable on return, so it may be answered."""
         with self._lock:
+            self._engine.failstop.check()
             current = self._engine.metadata
             if term < current.term:
                 raise RefusedError(f"term {term} is below the current term {current.term}")
@@ -181,6 +188,7 @@ class ReplicaLog:
     def roll_back(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on. Committed ones are never forgotten."""
         with self._lock:
+            self._engine.failstop.check()
             if first_gone <= self._commit:
                 raise RefusedError(
                     f"LSN {first_gone} is committed (commit index {self._commit}) and cannot be rolled back",
@@ -204,34 +212,53 @@ class ReplicaLog:
                 self.snapshot()
 
     def entries(self, first: int, limit: int | None = None) -> Iterator[Entry]:
-        """Entries from LSN `first` on, in order."""
-        lsn = first
-        left = self.last_lsn + 1 - first if limit is None else min(limit, self.last_lsn + 1 - first)
-        if left <= 0:
-            return
-        if first < self.first_lsn:
+        """Entries from LSN `first` on, in order, up to the last one of now.
+
+        A snapshot or a roll-back may come meanwhile: entries that it removes are refused, or end the reading.
+        """
+        self._engine.failstop.check()
+        last = self.last_lsn if limit is None else min(first + limit - 1, self.last_lsn)
+        while first <= last:
+            with self._lock:
+                self._engine.failstop.check()
+                last = min(last, self.last_lsn)
+                if first > last:
+                    return
+                self._refuse_removed(first)
+                segment, at = self._engine.log.read(first)
+            header_size = self._engine.layout.record_header_size
+            for entry in _entries_of(segment, at, last + 1 - first, header_size):
+                yield entry
+                first += 1
+
+    def _refuse_removed(self, lsn: int) -> None:
+        if lsn < self.first_lsn:
             raise RefusedError(
-                f"LSN {first} is below {self.first_lsn}, the first one that is still here",
+                f"LSN {lsn} is below {self.first_lsn}, the first one that is still here",
+                file=self._engine.data,
                 advice="Older entries are in the snapshot",
             )
-        while left > 0:
-            segment, at = self._engine.log.read(lsn)
-            for entry in _entries_of(segment, at, left, self._engine.layout.record_header_size):
-                yield entry
-                lsn += 1
-                left -= 1
 
     def term_of(self, lsn: int) -> int:
         """The term of an entry, or of the snapshot at its index."""
-        if lsn == self._engine.snapshot_index:
-            return self._engine.snapshot_term
-        return next(self.entries(lsn, 1)).term
+        with self._lock:
+            self._engine.failstop.check()
+            if lsn == self._engine.snapshot_index:
+                return self._engine.snapshot_term
+            self._refuse_removed(lsn)
+            if lsn > self._engine.log.last:
+                raise RefusedError(
+                    f"LSN {lsn} is not in the log, which ends at {self.last_lsn}", file=self._engine.data
+                )
+            segment, _ = self._engine.log.read(lsn)
+            return segment.term_at(lsn)[0]
 
     # Snapshots
 
     def snapshot(self) -> int:
         """Write the committed state to a snapshot and remove the segments it covers; returns its LSN."""
         with self._lock:
+            self._engine.failstop.check()
             if self._commit > self._engine.snapshot_index:
                 self._engine.publish_snapshot(self._engine.state_at(self._commit))
                 with self._engine.failstop.guard():
@@ -240,6 +267,7 @@ class ReplicaLog:
 
     def read_snapshot(self, chunk_size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the snapshot file, to send to another node."""
+        self._engine.failstop.check()
         path = posixpath.join(self._engine.data, lay.SNAPSHOT_FILE)
         with self._engine.disk.open(path) as file:
             size = file.size()
@@ -250,22 +278,27 @@ class ReplicaLog:
         """Install a snapshot that another node sent; returns its LSN.
 
         It is received into the scratch directory and checked whole before it takes the place of the old one.
-        The log stays where it agrees with the snapshot and is dropped where it does not.
+        The log stays where it agrees with the snapshot and is dropped where it does not. The snapshot that is here
+        already, sent again, changes nothing.
         """
-        with self._lock:
-            engine = self._engine
-            scratch = posixpath.join(engine.scratch, RECEIVED_SCRATCH)
-            with engine.failstop.guard():
-                file = engine.disk.create_scratch(scratch)
+        engine = self._engine
+        engine.failstop.check()
+        with self._receiving:
+            with engine.failstop.preparing():
+                file = engine.disk.create_scratch(posixpath.join(engine.scratch, RECEIVED_SCRATCH))
             with file:
                 offset = 0
                 for chunk in chunks:
-                    with engine.failstop.guard():
+                    engine.failstop.check()
+                    with engine.failstop.preparing():
                         file.pwrite(chunk, offset)
-                    offset += len(chunk)
-                index, term = self._check_received(file)
-                with engine.failstop.guard():
-                    self._install(file, index, term)
+                    offset += memoryview(chunk).nbytes
+                with self._lock:
+                    engine.failstop.check()
+                    index, term = self._check_received(file)
+                    if index > engine.snapshot_index:
+                        with engine.failstop.guard():
+                            self._install(file, index, term)
             return index
 
     def _check_received(self, file: File) -> tuple[int, int]:
@@ -279,6 +312,11 @@ class ReplicaLog:
             raise RefusedError("the received snapshot holds no state", advice="Nothing was changed")
         if base.index < self._commit:
             raise RefusedError(f"a snapshot at LSN {base.index} is behind the commit index {self._commit}")
+        if base.index == self.snapshot_lsn and base.term != self.snapshot_term:
+            raise RefusedError(
+                f"a snapshot at LSN {base.index} is here already, of term {self.snapshot_term} and not {base.term}",
+                advice="Nothing was changed; two leaders disagree about what was committed",
+            )
         return base.index, base.term
 
     def _install(self, file: File, index: int, term: int) -> None:
@@ -299,8 +337,11 @@ class ReplicaLog:
             self._last_term = term
 
     def close(self) -> None:
-        with self._lock:
-            self._engine.close()
+        """Give the directory free; in a forked child it does nothing: the log is the parent's."""
+        with self._lock.closing() as mine:
+            if mine:
+                with self._lock:  # what was begun comes to its end
+                    self._engine.close()
 
     def __enter__(self) -> ReplicaLog:
         return self

@@ -2,9 +2,8 @@
 
 Order of durable steps, and why a crash between any two of them is harmless:
 - append: records and end marker in one write, one sync; then they count.
-- roll: the old segment is synced by its last append before the new file exists. The new file's header goes
-  with its first records; its name is synced before these count. A name without content is an empty newest
-  segment.
+- roll: the old segment is synced by its last append before the new file exists. The new file's header and its name
+  are synced before its first records. A name without content is an empty newest segment.
 - roll back: later segments go from the last to the first, each removal synced, so no gap can appear; then the
   segment that stays is cut and synced.
 """
@@ -12,7 +11,6 @@ Order of durable steps, and why a crash between any two of them is harmless:
 from __future__ import annotations
 
 import posixpath
-import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -20,6 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flintlog.core import threads
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules, scan
 from flintlog.dialects.taskflux.batch import Blob
@@ -40,7 +40,6 @@ class _Tail:
     first: int
     end: int = BLANK
     starts: array[int] = field(default_factory=lambda: array("q"))
-    has_header: bool = True
     clean: bool = True  # nothing but zeros behind the end marker
     reserved: int = 0  # the file reaches up to here: a write below does not make it grow
     lent: bool = False  # we wrote these zeros ahead, and cut them again
@@ -65,7 +64,7 @@ class SegmentLog:
         self._reserve_bytes = 0 if preallocate else min(reserve_bytes, limits.hard)
         self._sealed: list[int] = []  # first LSNs
         # Held while segments come or go: a snapshot removes them beside the writer.
-        self._shape = threading.Lock()
+        self._shape = threads.lock()
         self._tail: _Tail
 
     # Opening
@@ -78,7 +77,6 @@ class SegmentLog:
     def create(self, first: int) -> None:
         """Begin with one empty segment."""
         self._tail = self._new_segment(first)
-        self._write([], [])
 
     def _take_over(self, segment: Segment) -> _Tail:
         file = self._disk.open(posixpath.join(self._data, segment.file.name), "write")
@@ -88,17 +86,17 @@ class SegmentLog:
         # Zeros that a killed process left: ours, unless the original preallocates its segments.
         tail.lent = self._reserve_bytes > 0 and self._layout is lay.DESIGNED
         if segment.uninitialised:
-            file.truncate(0)
-            tail.has_header = False
-            tail.reserved = 0
-        elif segment.damage is not None:
+            keep_cut(self._disk, self._data, file, 0)
+            return self._begin(tail)
+        if segment.damage is not None:
+            keep_cut(self._disk, self._data, file, tail.end)
             self._cut(tail)
         file.sync()  # what we read may be in the page cache only; nobody may build on it before it is durable
         return tail
 
     def close(self, *, intact: bool = True) -> None:
         """Close the newest segment; one whose last write failed is left as it is."""
-        if intact and self._tail.has_header:
+        if intact:
             self._give_back()
         self._tail.file.close()
 
@@ -153,17 +151,12 @@ class SegmentLog:
     def _write(self, pieces: list[bytes | bytearray | memoryview], starts: list[np.ndarray]) -> None:
         tail = self._tail
         if not tail.clean:
+            keep_cut(self._disk, self._data, tail.file, tail.end)
             self._cut(tail)
             tail.file.sync()  # stale records must be gone before new ones can end where they begin
-        new_name = not tail.has_header
-        header = [] if tail.has_header else [self._layout.segment_header()]
-        at = tail.end if tail.has_header else 0
-        content = b"".join([*header, *pieces, lay.END_MARKER])
-        tail.file.pwrite(content + self._reserve(at + len(content), len(content)), at)
+        content = b"".join([*pieces, lay.END_MARKER])
+        tail.file.pwrite(content + self._reserve(tail.end + len(content), len(content)), tail.end)
         tail.file.sync()
-        if new_name:
-            self._disk.sync_directory(self._directory)
-            tail.has_header = True
         for begins in starts:
             tail.starts.frombytes(begins.tobytes())
         tail.end += sum(map(len, pieces))
@@ -180,7 +173,7 @@ class SegmentLog:
     def _give_back(self) -> None:
         """Cut the zeros that were written ahead. Not synced: zeros at the end of a segment mean nothing."""
         tail = self._tail
-        if tail.end > COPY_BYTES_MAX:
+        if tail.reserved > COPY_BYTES_MAX:
             return  # a reader may have mapped it, and a mapped file that is cut kills its reader
         if tail.lent and tail.reserved > tail.end + len(lay.END_MARKER):
             tail.file.truncate(tail.end + len(lay.END_MARKER))
@@ -198,10 +191,18 @@ class SegmentLog:
         tail.reserved = 0
 
     def _new_segment(self, first: int) -> _Tail:
-        file = self._disk.open(self._path(first), "create")
-        size = self._limits.soft if self._preallocate else 0
-        file.truncate(size)
-        return _Tail(file, first, has_header=False, reserved=size)
+        return self._begin(_Tail(self._disk.open(self._path(first), "create"), first))
+
+    def _begin(self, tail: _Tail) -> _Tail:
+        """An empty segment, durable with its name. The file grows behind its header: zeros alone mean nothing."""
+        tail.file.truncate(0)
+        header = self._layout.segment_header() + lay.END_MARKER
+        tail.file.pwrite(header, 0)
+        tail.reserved = max(len(header), self._limits.soft if self._preallocate else 0)
+        tail.file.truncate(tail.reserved)
+        tail.file.sync()
+        self._disk.sync_directory(self._directory)
+        return tail
 
     def _roll(self) -> None:
         fresh = self._new_segment(self._tail.next)
@@ -228,8 +229,9 @@ class SegmentLog:
         tail.file.sync()
 
     def restart(self, first: int) -> None:
-        """Drop every segment and begin anew at `first`: a snapshot has replaced them."""
+        """Drop every segment and begin anew at `first`, where none begins: a snapshot has replaced them."""
         old = [*self._sealed, self._tail.first]
+        assert first not in old
         self._tail.file.close()
         self._sealed = []
         self.create(first)
@@ -249,6 +251,21 @@ class SegmentLog:
             self._disk.unlink(self._path(first))
         return count
 
+    def remove_islands(self, snapshot_index: int) -> None:
+        """Remove segments below the snapshot that a crash brought back, but not those behind them.
+
+        Opening does not read what a snapshot covers; this does.
+        """
+        firsts = self.segment_firsts
+        for at in reversed(range(len(firsts) - 1)):
+            if firsts[at + 1] - 1 > snapshot_index:
+                continue  # behind the snapshot: opening has seen that nothing is missing
+            if self._read(firsts[at], newest=False).last + 1 != firsts[at + 1]:
+                del self._sealed[: at + 1]
+                for first in firsts[: at + 1]:
+                    self._disk.unlink(self._path(first))
+                return
+
     # Reading
 
     def read(self, lsn: int) -> tuple[Segment, int]:
@@ -262,9 +279,9 @@ class SegmentLog:
         name = f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}"
         found = self._disk.stat(posixpath.join(self._data, name))
         size = found.size if found else 0
-        return read_segment(
-            self._disk, self._data, SegmentFile(name, first, size), self._layout, newest=newest
-        )
+        file = SegmentFile(name, first, size)
+        # Copied: a roll-back may cut it while somebody reads.
+        return read_segment(self._disk, self._data, file, self._layout, newest=newest, copy=True)
 
     def _path(self, first: int) -> str:
         return posixpath.join(self._directory, lay.segment_name(first))

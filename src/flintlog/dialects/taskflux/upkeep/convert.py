@@ -134,6 +134,9 @@ def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
     disk.make_passing_directory(posixpath.join(data, new.scratch))
     for segment in found.segments:
         _write_file(disk, posixpath.join(data, segment.file.name), _reencoded(segment, found.layout, new))
+    if not found.segments:  # a log is never without one
+        path = posixpath.join(log, lay.segment_name(found.base.index + 1))
+        _write_file(disk, path, iter([new.segment_header(), lay.END_MARKER]))
     disk.sync_directory(log)
     base = found.base
     snapshot: Iterator[bytes | bytearray] = iter(())
@@ -148,7 +151,7 @@ def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
 
 def _metadata(found: Survey) -> Metadata:
     """Term and vote; where the file is empty or missing, what opening would make of it."""
-    return found.metadata or Metadata(found.last_term)
+    return found.metadata or Metadata(found.next_term)
 
 
 def _write_file(disk: Disk, path: str, chunks: Iterator[bytes | bytearray]) -> None:
@@ -161,9 +164,10 @@ def _prove(old: Survey, new: Survey) -> None:
     """Equal entries, equal metadata, equal state; or nothing is published."""
     new.refuse_damage()
     same = _metadata(old) == new.metadata
-    same = same and [segment.first for segment in old.segments] == [segment.first for segment in new.segments]
+    written = new.segments if old.segments else []
+    same = same and [segment.first for segment in old.segments] == [segment.first for segment in written]
     same = same and all(
-        _same_entries(a, b, old.layout, new.layout) for a, b in zip(old.segments, new.segments, strict=True)
+        _same_entries(a, b, old.layout, new.layout) for a, b in zip(old.segments, written, strict=True)
     )
     if not (same and same_state(old.state(), new.state())):
         raise RefusedError(

@@ -28,6 +28,9 @@ def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
     kept = [item for item in found.segments if item.first <= max(last, 0) and not item.uninitialised]
     parts += [Part(segment.file.name, segment.file.size) for segment in kept[:-1]]
     parts += [_segment(segment, last) for segment in kept[-1:]]
+    if not parts and found.metadata is not None:  # a log is never without a segment
+        empty = found.layout.segment_header() + lay.END_MARKER
+        parts.append(Part(f"{lay.LOG_DIRECTORY}/{lay.segment_name(last + 1)}", head=empty, made=True))
     if found.listing.snapshot_size:
         parts.append(Part(lay.SNAPSHOT_FILE, found.listing.snapshot_size))
     settings = disk.stat(posixpath.join(data, lay.SETTINGS_FILE))
@@ -49,8 +52,7 @@ def _metadata(disk: Disk, found: Survey) -> bytes:
     if found.metadata is not None:
         place = posixpath.join(found.listing.data, lay.METADATA_FILE)
         return disk.read(place, METADATA_SIZE_MAX)[: found.layout.metadata_size]
-    term = found.last_term + 1 if found.last >= 0 else lay.TERM_FIRST
-    return found.layout.encode_metadata(term, None)
+    return found.layout.encode_metadata(found.next_term, None)
 
 
 def _segment(segment: Segment, last: int) -> Part:

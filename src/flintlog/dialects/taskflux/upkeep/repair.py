@@ -22,7 +22,7 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile
-from flintlog.dialects.taskflux.survey import Survey, survey
+from flintlog.dialects.taskflux.survey import LOG_EMPTIED, Survey, survey
 from flintlog.dialects.taskflux.upkeep.verify import judge_state
 from flintlog.disk import Disk
 
@@ -67,7 +67,7 @@ def _plan_metadata(found: Survey, draft: Draft) -> None:
     damaged = next((item for item in found.findings if item.file == lay.METADATA_FILE), None)
     if damaged is None:
         return
-    term = found.last_term + 1  # in the old term this node may have voted; in the next it has not
+    term = found.next_term
     draft.lost.append("the vote of this node, and its term if that was above the log's")
 
     def act(keeper: Keeper) -> None:
@@ -82,11 +82,13 @@ def _plan_snapshot(found: Survey, draft: Draft) -> None:
     if damaged is None:
         return
     if damaged.severity is not Severity.REPAIRABLE:
-        draft.refusal = (
-            f"the snapshot is damaged ({damaged.message}) and the log does not reach back to LSN 0: "
-            "restore a backup, or let another replica send its snapshot"
-        )
-        return
+        if found.first or not found.segments:
+            draft.refusal = (
+                f"the snapshot is damaged ({damaged.message}) and the log does not reach back to LSN 0: "
+                "restore a backup, or let another replica send its snapshot"
+            )
+            return
+        draft.lost.append(f"what the snapshot holds beyond LSN {found.last}, where the log ends, if anything")
 
     def act(keeper: Keeper) -> None:
         keeper.keep(lay.SNAPSHOT_FILE)
@@ -100,6 +102,9 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
     names = {segment.file.name: at for at, segment in enumerate(found.segments)}
     wrong = [item for item in findings if item.file in names and item.severity is not Severity.NOTE]
     if not wrong:
+        for emptied in (item for item in findings if item.code == LOG_EMPTIED):
+            draft.lost.append(f"LSN {found.base.index + 1} on, to the end of the log")
+            _begin_log(found, emptied, draft)
         return
     first = min(wrong, key=lambda item: (names[item.file or ""], item.offset or 0))
     at = names[first.file or ""]
@@ -112,13 +117,21 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
     elif first.code == "log-start" and not found.has_snapshot:
         draft.refusal = f"{first.message}; restore a backup, or let another replica send its snapshot"
     elif first.code in ("log-start", "snapshot-conflict"):
-        _aside(found.segments, first, draft)
+        begun = _begin_log(found, first, draft)
+        _aside([segment for segment in found.segments if segment.first != begun], first, draft)
         _lose(found.base.index + 1, found.segments, draft)
     elif first.code in ("segment-gap", "segment-overlap"):
         _aside(found.segments[at:], first, draft)
         _lose(found.segments[at - 1].last + 1, found.segments[at:], draft)
     else:
         _give_up(found, at, first, draft)
+
+
+def _begin_log(found: Survey, reason: Finding, draft: Draft) -> int:
+    """An empty segment behind the snapshot, because a log is never without one; returns its first LSN."""
+    first = found.base.index + 1
+    _restart(SegmentFile(f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}", first, 0), reason, draft, found)
+    return first
 
 
 def _give_up(found: Survey, at: int, first: Finding, draft: Draft) -> None:

@@ -106,7 +106,7 @@ def _inventory_of(found: Fit[Any], state: State | None, more: list[Finding]) -> 
 def _odd_files(found: Fit[Any]) -> list[Finding]:
     odd = (
         ("leftover", "left over from an unfinished removal; a snapshot covers it", found.leftovers),
-        ("scratch", "left over in the scratch directory", found.listing.scratch),
+        ("leftover", "left over in the scratch directory", found.listing.scratch),
         ("foreign", "no part of a taskflux directory; not touched", found.listing.foreign),
     )
     return [Finding(Severity.NOTE, code, message, name) for code, message, names in odd for name in names]

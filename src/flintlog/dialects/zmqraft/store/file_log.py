@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.kept import keep_cut
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import batch, scan
 from flintlog.dialects.zmqraft import layout as lay
@@ -23,11 +24,18 @@ from flintlog.dialects.zmqraft.files import (
     Listing,
     leaf_directories,
     list_files,
+    read_head,
     read_snapshot_file,
     read_snapshot_head,
 )
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.dialects.zmqraft.replay import LogRange, live_range
+from flintlog.dialects.zmqraft.replay import (
+    LogRange,
+    applied_beyond,
+    live_range,
+    missing_files,
+    without_begun,
+)
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
 from flintlog.dialects.zmqraft.store.index_file import IndexFile
 from flintlog.dialects.zmqraft.store.request_index import RequestIndex
@@ -53,7 +61,9 @@ class FileLog:
         stamps: Stamps | None = None,
         data_size_max: int = lay.DATA_SIZE_MAX,
         failstop: FailStop | None = None,
+        applied: int = 0,
     ) -> None:
+        """`applied` is an index that the log must reach, because its entry was applied."""
         if capacity & (capacity - 1) or not 1 <= capacity <= lay.CAPACITY_MAX:
             raise UsageError(f"capacity {capacity} is not a power of two from 1 to {lay.CAPACITY_MAX}")
         self._disk = disk or Disk()
@@ -64,11 +74,11 @@ class FileLog:
         self._readers: OrderedDict[int, tuple[memoryview, Entries]] = OrderedDict()
         self._requests = RequestIndex()
         self.findings: list[Finding] = []
-        self._open(capacity)
+        self._open(capacity, applied)
 
     # Opening
 
-    def _open(self, capacity: int) -> None:
+    def _open(self, capacity: int, applied: int) -> None:
         """Look first: a log that is damaged stays as it is."""
         disk = self._disk
         listing = list_files(disk, self._path)
@@ -76,11 +86,16 @@ class FileLog:
         self._capacity = capacity
         self._sizes = {file.first: file.size for file in listing.index_files}
         self._firsts = [file.first for file in listing.index_files]
-        found = live_range(self._firsts, self.snapshot, self._count_in, self._term_in)
-        for finding in found.findings:
+        found = self._range_of(listing, applied)
+        beyond = applied_beyond(applied, found.last)
+        missing = missing_files(
+            listing.sizes, listing.history, self.snapshot.index, has_log=bool(listing.index_files)
+        )
+        findings = [*found.findings, *missing, *([beyond] if beyond is not None else ())]
+        for finding in findings:
             if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
                 raise finding.error(self._path)
-        self.findings.extend(found.findings)
+        self.findings.extend(findings)
         if found.files:
             self._read_closed(found.files[-1])  # every entry that a crash can have touched
         self._sync_names(listing)
@@ -90,6 +105,30 @@ class FileLog:
         if lay.SNAPSHOT_FILE not in listing.sizes:
             self._write_empty_snapshot()
         self._take_range(found)
+
+    def _range_of(self, listing: Listing, applied: int) -> LogRange:
+        """What the files mean; the newest may have been in the making when a crash came."""
+        newest = self._firsts[-1] if self._firsts else None
+        if newest is not None and self._is_begun(newest):
+            del self._firsts[-1]
+            without = without_begun(self._judge(listing), newest, applied)
+            self._firsts.append(newest)
+            if without is not None:
+                return without
+        return self._judge(listing)
+
+    def _judge(self, listing: Listing) -> LogRange:
+        def is_unused(first: int) -> bool:
+            return not self._count_in(first) and not self._table_of(first).dirty
+
+        return live_range(
+            self._firsts, self.snapshot, self._count_in, self._term_in, is_unused, listing.superseded_by
+        )
+
+    def _is_begun(self, first: int) -> bool:
+        with self._disk.open(posixpath.join(self._path, lay.index_path(first))) as file:
+            head, table = read_head(file, first, copy=True)
+            return isinstance(table, Damage) and scan.is_begun(head, first)
 
     def _sync_names(self, listing: Listing) -> None:
         """What a dead process made or removed must not change again under what is built on it."""
@@ -115,8 +154,11 @@ class FileLog:
         """Make the files what they mean, and open the last one."""
         if found.superseded:
             self._move_log_aside()
-        for gone in (*found.empty, *found.leftovers):
-            self._unlink(gone)
+        for first in found.empty:
+            with self._disk.open(posixpath.join(self._path, lay.index_path(first))) as file:
+                keep_cut(self._disk, self._path, file, 0)
+        for first in (*found.empty, *found.leftovers):
+            self._unlink(first)
         self._firsts = list(found.files)
         if not self._firsts:
             self._begin(self.snapshot.index + 1)
@@ -136,7 +178,7 @@ class FileLog:
         return capacity
 
     def _term_in(self, first: int, index: int) -> int:
-        return int(self._read_closed(first)[1].term[index - first])
+        return int(self._read_closed(first, index - first + 1)[1].term[index - first])
 
     def _head_of(self, first: int) -> tuple[int, int]:
         """The capacity of a file, and where the entry in its last slot ends."""
@@ -197,7 +239,7 @@ class FileLog:
 
     def term_of(self, index: int) -> int:
         """The term of an entry, or of the snapshot at its index."""
-        if index == self.snapshot.index:
+        if lay.check_index(index) == self.snapshot.index:
             return self.snapshot.term
         return int(self.piece(index, index)[1].term[0])
 
@@ -217,8 +259,8 @@ class FileLog:
 
         Closed files are mapped and not copied: what `truncate` forgets must not be looked at any more.
         """
-        last = self.last if last is None else last
-        while first <= last:
+        last = self.last if last is None else lay.check_index(last)
+        while lay.check_index(first) <= last:
             view, entries = self.piece(first, last)
             yield view, entries
             first += len(entries)
@@ -235,8 +277,7 @@ class FileLog:
 
     def find_request(self, request_id: bytes) -> int | None:
         """The index of the newest entry with this request id; `RequestIndex` tells what it costs."""
-        if len(request_id) != lay.REQUEST_ID_SIZE:
-            raise UsageError(f"a request id has {lay.REQUEST_ID_SIZE} bytes, not {len(request_id)}")
+        request_id = lay.check_request_id(request_id)
         if request_id == lay.NO_REQUEST:
             return None
         found = self._requests.find_in_last(self._last, self._disk, request_id)
@@ -268,13 +309,15 @@ class FileLog:
         if base == self._last.first:
             return self._last.read(self._disk)
         if base not in self._readers:
-            self._readers[base] = self._read_closed(base)
+            following = self._firsts[bisect_right(self._firsts, base)]
+            self._readers[base] = self._read_closed(base, following - base)
         self._readers.move_to_end(base)
         while len(self._readers) > _READERS_MAX:
             self._readers.popitem(last=False)
         return self._readers[base]
 
-    def _read_closed(self, base: int) -> tuple[memoryview, Entries]:
+    def _read_closed(self, base: int, least: int = 0) -> tuple[memoryview, Entries]:
+        """All entries of a file, `least` or more."""
         name = lay.index_path(base)
         with self._disk.open(posixpath.join(self._path, name)) as file:
             view = file.view()
@@ -283,6 +326,8 @@ class FileLog:
         if isinstance(table, Damage):
             raise table.finding(name).error(self._path)
         entries, damage = scan.read_entries(view, table)
+        if damage is None and len(entries) < least:
+            damage = scan.zero_slot(table)
         if damage is not None:
             raise damage.finding(name).error(self._path)
         return view, entries
@@ -332,23 +377,30 @@ class FileLog:
 
     def truncate(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on; durable on return."""
-        if not self.first <= first_gone <= self.last + 1:
+        self.check_first_gone(first_gone)
+        with self._failstop.guard():
+            self._truncate(first_gone)
+
+    def check_first_gone(self, first_gone: int) -> None:
+        """Refuse what cannot be rolled back to."""
+        if not self.first <= lay.check_index(first_gone) <= self.last + 1:
             raise RefusedError(
                 f"index {first_gone} is not in the log, which holds {self.first} to {self.last}",
                 file=self._path,
             )
-        with self._failstop.guard():
-            if self._last.first >= first_gone and len(self._firsts) > 1:
-                self._last.close()
-                while self._firsts[-1] >= first_gone and len(self._firsts) > 1:
-                    gone = self._firsts.pop()
-                    self._forget(gone)
-                    self._unlink(gone)  # from the last one down, so that a crash leaves no gap
-                self._last = self._open_file(self._firsts[-1])
-            self._forget(self._last.first)
-            self._requests.forget_last()
-            self._last.truncate(min(first_gone - self._last.first, self._last.count))
-            self._set_last_term()
+
+    def _truncate(self, first_gone: int) -> None:
+        if self._last.first >= first_gone and len(self._firsts) > 1:
+            self._last.close()
+            while self._firsts[-1] >= first_gone and len(self._firsts) > 1:
+                gone = self._firsts.pop()
+                self._forget(gone)
+                self._unlink(gone)  # from the last one down, so that a crash leaves no gap
+            self._last = self._open_file(self._firsts[-1])
+        self._forget(self._last.first)
+        self._requests.forget_last()
+        self._last.truncate(min(first_gone - self._last.first, self._last.count))
+        self._set_last_term()
 
     def _forget(self, first: int) -> None:
         """What was learned of a closed file counts no more."""
@@ -373,15 +425,24 @@ class FileLog:
 
     def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
         """Write a snapshot from bytes or from a stream, and install it."""
-        size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
+        self.install_received(self.write_snapshot(index, term, data))
+
+    def write_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> SnapshotFile:
+        """Write a snapshot from bytes or from a stream; `install_received` takes it."""
+        chunks: Iterable[bytes | memoryview]
+        if isinstance(data, bytes | bytearray | memoryview):
+            chunks = (lay.as_bytes("the data of a snapshot", data),)
+            size = len(chunks[0])
+        else:
+            chunks, size = data, None
         snapshot = self.begin_snapshot(index, term, size)
         try:
-            for chunk in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
+            for chunk in chunks:
                 snapshot.write(chunk)
         except BaseException:
             snapshot.abandon()
             raise
-        self.install_received(snapshot)
+        return snapshot
 
     def install_received(self, snapshot: SnapshotFile) -> None:
         """Put a written snapshot in the place of the old one.
@@ -394,13 +455,15 @@ class FileLog:
             raise RefusedError(
                 f"a snapshot at {snapshot.index} is behind the present one at {self.snapshot.index}"
             )
-        agrees = self._agrees(snapshot.index, snapshot.term)
+        agrees = self.agrees(snapshot.index, snapshot.term)
         if not agrees and snapshot.index == lay.NUMBER_MAX:
             snapshot.abandon()
             raise RefusedError("no log can begin behind index 2^53 - 1", file=self._path)
         path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
         snapshot.finish()
         with self._failstop.guard():
+            if snapshot.index == self.snapshot.index and not agrees:
+                self._mark_superseded(snapshot)
             self._disk.link(path, self._stamps.predecessor(self._disk, path))
             self._disk.install(snapshot.file, path)
             snapshot.file.close()
@@ -411,10 +474,17 @@ class FileLog:
             elif self.last == self.snapshot.index:
                 self.last_term = self.snapshot.term
 
-    def _agrees(self, index: int, term: int) -> bool:
+    def agrees(self, index: int, term: int) -> bool:
+        """Is a snapshot of this log?"""
         if index == self.snapshot.index:
             return term == self.snapshot.term
         return self.first <= index <= self.last and self.term_of(index) == term
+
+    def _mark_superseded(self, snapshot: SnapshotFile) -> None:
+        """Say in the log what no entry of it tells: that it is not of this snapshot, once that is installed."""
+        mark = posixpath.join(self._path, lay.superseded_path(snapshot.index, snapshot.term))
+        self._disk.open(mark, "create").close()
+        self._disk.sync_directory(posixpath.dirname(mark))
 
     def _put_log_aside(self) -> None:
         self._last.close()
@@ -426,6 +496,9 @@ class FileLog:
     def _move_log_aside(self) -> None:
         log = posixpath.join(self._path, lay.LOG_DIRECTORY)
         self._disk.rename(log, self._stamps.predecessor(self._disk, log))
+        self._disk.sync_directory(
+            self._path
+        )  # or the name of the new log could arrive, and that of the old one not
 
     def prune(self) -> int:
         """Remove the files that the snapshot covers; returns how many.
@@ -453,4 +526,5 @@ class FileLog:
 
     def close(self) -> None:
         self._failstop.close()
+        self._failstop.end()
         self._last.close()

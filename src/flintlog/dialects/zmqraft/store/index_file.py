@@ -1,8 +1,8 @@
 """`IndexFile`: a table of slots and the entries behind it.
 
 An entry's bytes are synced before its slot is written, and the slot is what commits it. Slots of an earlier
-life behind the new ones are zeroed and synced before the commit. A file is made under a scratch name and gets
-its own when it is whole, so a file with a broken head is damage, never a crash.
+life in the place of the new ones and behind them are zeroed and synced before the commit. A file is made under
+a scratch name and gets its own when it is whole.
 """
 
 from __future__ import annotations
@@ -128,21 +128,24 @@ class IndexFile:
             return 0
         stop = entries.start_of(begin + taken)
         self._file.pwrite(memoryview(entries.data)[start:stop], self._data_start + self.data_size)
-        self._file.sync()  # a slot must never stand before its entry
-        self._clear_dirty(self.count + taken)
+        self._clear_dirty(taken)
+        self._file.sync()  # a slot must never stand before its entry, nor beside one of an earlier life
         self._write_slots(self.count, ends[:taken])
         self._file.sync()
         self.count += taken
         return taken
 
-    def _clear_dirty(self, slot: int) -> None:
-        """Zero the slots of an earlier life that follow the new ones, up to the first free one."""
-        if slot >= self.capacity or not self._slots[slot]:
-            return
-        free = np.flatnonzero(self._slots[slot:] == 0)
-        count = int(free[0]) if len(free) else self.capacity - slot
-        self._write_slots(slot, np.zeros(count, np.int64))
-        self._file.sync()
+    def _clear_dirty(self, taken: int) -> None:
+        """Zero the slots of an earlier life where new ones will stand, and behind these up to the first free one.
+
+        Slots arrive one by one: an old one behind a new one would make an entry of what lies between their ends.
+        """
+        end = self.count + taken
+        if end < self.capacity and self._slots[end]:
+            free = np.flatnonzero(self._slots[end:] == 0)
+            end = end + int(free[0]) if len(free) else self.capacity
+        if self._slots[self.count : end].any():
+            self._write_slots(self.count, np.zeros(end - self.count, np.int64))
 
     def _write_slots(self, slot: int, values: Ints) -> None:
         self._file.pwrite(values.astype("<u4").tobytes(), lay.TABLE_OFFSET + lay.SLOT_SIZE * slot)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import posixpath
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding
 from flintlog.core.group_commit import GroupCommit
@@ -32,7 +32,7 @@ from flintlog.dialects.zmqraft.store.state_file import (
     StateFile,
     read_state,
 )
-from flintlog.disk import Disk, FailStop, take_lock
+from flintlog.disk import Disk, FailStop, File, take_lock
 from flintlog.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -67,44 +67,54 @@ class RaftStore:
         stamps = stamps or Stamps()
         refuse_backup(self._disk, self._path)
         self._disk.make_passing_directory(self._path)
-        self._lock_file = take_lock(self._disk, self._path, "read", self._path)
+        # One for all: after a failed vote no entry is taken, and so on.
+        self._failstop = FailStop(self._path)
+        self._lock = threads.StoreLock(self._failstop, reentrant=True)
+        self._writing = threads.lock()  # held while the log changes; taken after `_lock`, or without it
+        self._group: GroupCommit[Batch] = GroupCommit(self._flush)
+        self._parts: list[FileLog | StateFile | File] = []  # to be closed, the lock last
+        self._parts.append(take_lock(self._disk, self._path, "read", self._path))
         try:
             self._open(stamps, capacity, list(peers), data_size_max, as_original)
         except BaseException:
-            self._lock_file.close()
+            self._close()
             raise
-        self._lock = threading.RLock()
-        self._writing = threading.Lock()  # held while the log changes; taken after `_lock`, or without it
-        self._group: GroupCommit[Batch] = GroupCommit(self._flush)
 
     def _open(
         self, stamps: Stamps, capacity: int, peers: list[Any], data_size_max: int, as_original: bool
     ) -> None:
-        for name, properties in PROPERTIES_OF.items():
-            path = posixpath.join(self._path, name)
-            if self._disk.stat(path) is not None:
-                with self._disk.open(path) as file:
-                    read_state(file, properties)  # before anything is changed
-        failstop = FailStop(self._path)  # one for all: after a failed vote no entry is taken, and so on
+        loaded = [self._look_at(name) for name in PROPERTIES_OF]  # before anything is changed
         self.log = FileLog(
             self._path,
             capacity=capacity,
             disk=self._disk,
             stamps=stamps,
             data_size_max=data_size_max,
-            failstop=failstop,
+            failstop=self._failstop,
+            applied=max(values.get("lastApplied", 0) for values in loaded),
         )
+        self._parts.append(self.log)
         options: dict[str, Any] = {
             "disk": self._disk,
             "stamps": stamps,
-            "failstop": failstop,
+            "failstop": self._failstop,
             "numbers_as_original": as_original,
             "fill_sectors": not as_original,
         }
         path = posixpath.join(self._path, lay.RAFT_STATE_FILE)
         self.raft = StateFile(path, RAFT_PROPERTIES, defaults={"peers": peers}, **options)
+        self._parts.append(self.raft)
         path = posixpath.join(self._path, lay.APPLIED_STATE_FILE)
         self.applied = StateFile(path, APPLIED_PROPERTIES, **options)
+        self._parts.append(self.applied)
+
+    def _look_at(self, name: str) -> dict[str, Any]:
+        """What a state file tells; damage is an error."""
+        path = posixpath.join(self._path, name)
+        if self._disk.stat(path) is None:
+            return {}
+        with self._disk.open(path) as file:
+            return read_state(file, PROPERTIES_OF[name]).values
 
     # Term, vote, applied
 
@@ -117,12 +127,14 @@ class RaftStore:
     ) -> None:
         """Enter a term, vote in it, or note what was applied; durable on return.
 
-        A new term begins without a vote unless one is given.
+        A new term begins without a vote unless one is given. Nothing is applied that the log does not hold.
         """
         with self._lock:
             current = self.hard_state
+            if applied is not None and lay.check_number("applied", applied) > self.log.last:
+                raise RefusedError(f"index {applied} cannot be applied: the log ends at {self.log.last}")
             changes: dict[str, Any] = {}
-            if term is not None and term < current.term:
+            if term is not None and lay.check_number("term", term) < current.term:
                 raise RefusedError(f"term {term} is below the current term {current.term}")
             same_term = term is None or term == current.term
             if same_term and vote is not None and current.vote not in (None, vote):
@@ -140,6 +152,11 @@ class RaftStore:
         """Set properties of `raft.pers`, such as the peers; durable on return."""
         with self._lock:
             self.raft.update(**changes)
+
+    def _lower_applied(self, last: int) -> None:
+        """The log is about to end at `last`: what is applied never goes beyond it, also when a crash comes between."""
+        if self.applied["lastApplied"] > last:
+            self.applied.update(lastApplied=last)
 
     # Entries
 
@@ -175,7 +192,7 @@ class RaftStore:
             return
         self.log.check_sizes(entries)
         with self._lock:
-            self.log.check()
+            self._failstop.check()
             ticket = self._group.submit(entries)
         self._group.wait(ticket)
 
@@ -183,10 +200,11 @@ class RaftStore:
         """What a follower receives: everything from `index` on is replaced by these entries."""
         encoded = batch.of_entries(entries)
         self.log.check_sizes(encoded)
+        lay.check_index(index)
         with self._quiet():
             self.log.check_indexes(encoded, index - 1)
             if index <= self.log.last:
-                self.log.truncate(index)
+                self._truncate(index)
             elif index != self.log.last + 1:
                 raise RefusedError(
                     f"entries from {index} on would leave a gap: the log ends at {self.log.last}"
@@ -201,14 +219,20 @@ class RaftStore:
     def _quiet(self) -> Iterator[None]:
         """Nobody appends: what was handed in is written, and what is being written is finished."""
         with self._lock:
+            self._failstop.check()
             self._group.drain()
             with self._writing:
                 yield
 
     def truncate(self, first_gone: int) -> None:
-        """Forget the entries from `first_gone` on."""
+        """Forget the entries from `first_gone` on; those that were applied are so no more."""
         with self._quiet():
-            self.log.truncate(first_gone)
+            self._truncate(first_gone)
+
+    def _truncate(self, first_gone: int) -> None:
+        self.log.check_first_gone(first_gone)
+        self._lower_applied(first_gone - 1)
+        self.log.truncate(first_gone)
 
     def entries(self, first: int, last: int | None = None) -> Iterator[Entry]:
         """Entries in order."""
@@ -220,9 +244,10 @@ class RaftStore:
 
         Nothing is copied from closed files: what `truncate` forgets must not be looked at any more.
         """
-        last = self.last_index if last is None else last
-        while first <= last:
-            with self._lock, self._writing:
+        self._failstop.check()
+        last = self.last_index if last is None else lay.check_index(last)
+        while lay.check_index(first) <= last:
+            with self._reading():
                 view, entries = self.log.piece(first, last)
             yield view, entries
             first += len(entries)
@@ -234,13 +259,19 @@ class RaftStore:
         for view, entries in self.columns(first, last):
             yield state_batch(view, entries)
 
-    def term_of(self, index: int) -> int:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         with self._lock, self._writing:
+            self._failstop.check()
+            yield
+
+    def term_of(self, index: int) -> int:
+        with self._reading():
             return self.log.term_of(index)
 
     def find_request(self, request_id: bytes) -> int | None:
         """The index of the entry with this request id, or None."""
-        with self._lock, self._writing:
+        with self._reading():
             return self.log.find_request(request_id)
 
     # Snapshots
@@ -259,11 +290,17 @@ class RaftStore:
         return self.log.snapshot.size
 
     def snapshot(self, index: int, data: bytes | Iterable[bytes], *, prune: bool = True) -> None:
-        """Write a snapshot of the state after `index`, and remove the files that it covers."""
+        """Write a snapshot of the state after `index`, and remove the files that it covers. Appends go on meanwhile."""
+        written = self._write_snapshot(index, self.term_of(index), data)
         with self._quiet():
-            self.log.install_snapshot(index, self.log.term_of(index), data)
+            self.log.install_received(written)
             if prune:
                 self.log.prune()
+
+    def _write_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> SnapshotFile:
+        """Under a scratch name, without the lock: the data may come slowly."""
+        self._failstop.check()
+        return self.log.write_snapshot(index, term, data)
 
     def prune(self) -> int:
         """Remove the index files that the snapshot covers; returns how many."""
@@ -272,20 +309,27 @@ class RaftStore:
 
     def install_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> None:
         """Install a snapshot that another peer sent."""
-        with self._quiet():
-            self.log.install_snapshot(index, term, data)
+        self.install_received(self._write_snapshot(index, term, data))
 
     def receive_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
         """A snapshot that comes in chunks at given offsets; give it to `install_received` when it is whole."""
+        self._failstop.check()
         return self.log.begin_snapshot(index, term, size)
 
     def install_received(self, snapshot: SnapshotFile) -> None:
         """Install a snapshot that was received in chunks."""
         with self._quiet():
-            self.log.install_received(snapshot)
+            self._install(snapshot)
+
+    def _install(self, snapshot: SnapshotFile) -> None:
+        is_ahead = snapshot.index >= self.log.snapshot.index
+        if is_ahead and not self.log.agrees(snapshot.index, snapshot.term):
+            self._lower_applied(snapshot.index)
+        self.log.install_received(snapshot)
 
     def read_snapshot(self) -> Iterator[bytes]:
         """The data of the snapshot as a stream."""
+        self._failstop.check()
         return self.log.read_snapshot()
 
     @property
@@ -294,13 +338,22 @@ class RaftStore:
         return (*self.log.findings, *self.raft.findings, *self.applied.findings)
 
     def close(self) -> None:
-        with self._lock:
-            try:
-                self._group.drain()
-            finally:
-                with self._writing:
-                    for part in (self.raft, self.applied, self.log, self._lock_file):
-                        part.close()
+        """Let no new call begin, finish those that were begun, and give the directory free.
+
+        In a forked child it does nothing: the store is the parent's.
+        """
+        with self._lock.closing() as mine:
+            if mine:
+                try:
+                    if not self._failstop.failed:
+                        self._group.drain()
+                finally:
+                    with self._lock, self._writing:
+                        self._close()
+
+    def _close(self) -> None:
+        while self._parts:
+            self._parts.pop().close()
 
     def __enter__(self) -> RaftStore:
         return self

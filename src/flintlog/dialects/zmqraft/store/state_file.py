@@ -8,13 +8,15 @@ of the file, or zeros; both are told from a whole one, cut, and reported.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import msgpack
 
 from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.disk import Disk, FailStop, File, write_all
@@ -23,6 +25,7 @@ from flintlog.errors import DamageError, UsageError
 SECTOR_SIZE = 512
 STATE_SIZE_MAX = 64 << 20
 _EMPTY_MAP = b"\x80"
+_ZEROS_MAX = 2 * SECTOR_SIZE  # a record and what fills the sector before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ RAFT_PROPERTIES = (
 )
 APPLIED_PROPERTIES = (Property("lastApplied", 0, is_number),)
 PROPERTIES_OF = {lay.RAFT_STATE_FILE: RAFT_PROPERTIES, lay.APPLIED_STATE_FILE: APPLIED_PROPERTIES}
+_PEERS_OWN = {prop.name for properties in PROPERTIES_OF.values() for prop in properties}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +83,12 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
     findings: list[Finding] = []
     while at < len(raw):
         if at >= kept:
-            findings.append(_torn(name, at, "zeros behind the last record"))
+            findings.append(_torn(raw, at, known, name, "zeros behind the last record"))
             break
         try:
             record = unpacker.unpack()
         except msgpack.OutOfData:
-            findings.append(_torn(name, at, "the last record is not whole"))
+            findings.append(_torn(raw, at, known, name, "the last record is not whole"))
             break
         except Exception:
             raise _damage(
@@ -93,7 +97,7 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
         end = unpacker.tell()
         wrong = problem_of(record, known)
         if wrong is not None and end > kept:
-            findings.append(_torn(name, at, "the last record is filled with zeros"))
+            findings.append(_torn(raw, at, known, name, "the last record is filled with zeros"))
             break
         if wrong is not None:
             raise _damage(name, at, "state-record", wrong, "a map of known properties", _shown(record))
@@ -134,6 +138,8 @@ def problem_of(record: Any, known: Mapping[str, Property]) -> str | None:
     for key, value in record.items():
         if key in known and not known[key].is_valid(_whole(value)):
             return f"{key} cannot be {value!r}"
+        if key not in known and key in _PEERS_OWN:
+            return f"{key} belongs to another file"
     return None
 
 
@@ -147,8 +153,24 @@ def _shown(record: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _torn(name: str, at: int, message: str) -> Finding:
+def _torn(raw: bytes, at: int, known: Mapping[str, Property], name: str, message: str) -> Finding:
+    """A crash takes the last record only: where more is gone, it is damage."""
+    later = next((place for place in map(raw.find, _beginnings(known), repeat(at + 1)) if place > 0), None)
+    if later is not None:
+        text = "a record is not whole, and others stand behind it"
+        raise _damage(name, at, "state-format", text, "a record", f"the next one at byte {later}")
+    zeros = len(raw) - max(len(raw.rstrip(b"\0")), at)
+    if zeros > _ZEROS_MAX:
+        text = "more zeros than one record leaves"
+        raise _damage(name, at, "state-format", text, f"at most {_ZEROS_MAX}", f"{zeros} zeros")
     return Finding(Severity.REPAIRABLE, "torn-state", f"torn tail: {message}", name, at)
+
+
+def _beginnings(known: Mapping[str, Property]) -> Iterator[bytes]:
+    """How a record can begin that sets something."""
+    for count in range(1, len(known) + 1):
+        for name in known:
+            yield bytes((_EMPTY_MAP[0] + count,)) + msgpack.packb(name)
 
 
 def _damage(name: str, at: int, code: str, message: str, expected: str, found: str) -> DamageError:
@@ -195,6 +217,7 @@ class StateFile:
     def _load(self) -> Loaded:
         loaded = read_state(self._file, self._properties.values())
         if loaded.end < self._file.size():
+            keep_cut(self._disk, self._directory, self._file, loaded.end)
             self._file.truncate(loaded.end)
         # What was read, and the name it was read under, must not vanish under what is built on it.
         self._file.sync()
@@ -262,6 +285,7 @@ class StateFile:
 
     def close(self) -> None:
         self._failstop.close()
+        self._failstop.end()
         self._file.close()
 
 

@@ -2,7 +2,7 @@
 
 *The first byte of the token commits the segment.* Everything else is synced while a zero stands there; then that
 one byte is written. So a segment that a crash leaves half written begins with a zero and stands last; opening
-cuts it and reports it. A token with less behind it than it says is damage.
+keeps a copy of it, cuts it and reports it. A token with less behind it than it says is damage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator
 
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.layout import Segment
 from flintlog.disk import Disk, FailStop
@@ -58,6 +59,7 @@ class TokenFile:
             message = "torn tail: the last segment is not whole"
             name = posixpath.basename(self._path)
             self.findings = (Finding(Severity.REPAIRABLE, "torn-segment", message, name, end),)
+            keep_cut(self._disk, posixpath.dirname(self._path), self._file, end)
             self._file.truncate(end)
         # What was read, and the name it was read under, must not vanish under what is built on it.
         self._file.sync()
@@ -68,6 +70,7 @@ class TokenFile:
         end = 0
         for found in self._walk(size):
             if found.token.startswith(_UNCOMMITTED):
+                self._refuse_unless_last(found)
                 return end
             self._refuse_marker(found.token)
             if found.end > size:
@@ -79,6 +82,14 @@ class TokenFile:
             text = "the file ends inside the head of a segment"
             raise self._damage(text, end, f"{lay.TOKEN_HEADER_SIZE} bytes", f"{len(rest)} bytes")
         return end
+
+    def _refuse_unless_last(self, uncommitted: Segment) -> None:
+        """A crash leaves one segment without its first byte, behind all others; cutting another would take more."""
+        behind = self._file.pread(lay.TOKEN_HEADER_SIZE, uncommitted.following)
+        stands = len(behind) == lay.TOKEN_HEADER_SIZE and not behind.startswith(_UNCOMMITTED)
+        if any(uncommitted.token) and stands:  # of a head that did not arrive nothing is known
+            text = "a segment without the first byte of its token stands before others"
+            raise self._damage(text, uncommitted.head, "a token", uncommitted.token.hex(), "segment-token")
 
     def _refuse_marker(self, token: bytes) -> None:
         """Content read as segments would look torn, and be cut."""
@@ -101,10 +112,12 @@ class TokenFile:
     def _walk(self, end: int) -> Iterator[Segment]:
         return lay.walk_segments(lambda at: self._file.pread(lay.TOKEN_HEADER_SIZE, at), 0, end)
 
-    def _damage(self, text: str, offset: int, expected: str, found: str) -> DamageError:
+    def _damage(
+        self, text: str, offset: int, expected: str, found: str, code: str = "segment-short"
+    ) -> DamageError:
         return DamageError(
             text,
-            code="segment-short",
+            code=code,
             file=self._path,
             offset=offset,
             expected=expected,
@@ -134,23 +147,25 @@ class TokenFile:
 
     def append(self, token: bytes, data: bytes = b"") -> Segment:
         """Put a segment behind the last one; durable on return."""
+        token = bytes(lay.as_bytes("a token", token))
+        view = lay.as_bytes("the data of a segment", data)
         if len(token) != _TOKEN_SIZE or token.startswith(_UNCOMMITTED):
             raise UsageError(f"{token!r} is not a token: four bytes, the first of them not zero")
-        lay.as_bytes("the data of a segment", data)
-        if len(data) > _LENGTH_MAX:
-            raise UsageError(f"a segment holds at most {_LENGTH_MAX} bytes, not {len(data)}")
+        if len(view) > _LENGTH_MAX:
+            raise UsageError(f"a segment holds at most {_LENGTH_MAX} bytes, not {len(view)}")
         self._refuse_marker(token)
         if self._marker is not None:
             raise RefusedError("the file was opened with a marker, to be read", file=self._path)
         with self._failstop.guard():
-            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], data), self._end)
+            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], bytes(view)), self._end)
             self._file.sync()
             self._file.pwrite(token[:1], self._end)
             self._file.sync()
-        added = Segment(token, self._end + lay.TOKEN_HEADER_SIZE, len(data))
+        added = Segment(token, self._end + lay.TOKEN_HEADER_SIZE, len(view))
         self._end = added.following
         return added
 
     def close(self) -> None:
         self._failstop.close()
+        self._failstop.end()
         self._file.close()

@@ -22,7 +22,7 @@ def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
     applied = _read(disk, path, lay.APPLIED_STATE_FILE)
     found = survey(disk, path)
     found.refuse_damage()
-    assert found.snapshot is not None  # it would have been damage
+    assert found.snapshot is not None  # `refuse_damage` raises for one that cannot be read
     base, last = found.snapshot.index, found.range.last
     if as_of is not None:
         last = check_position(as_of, base, last, word="index", path=path)
@@ -52,7 +52,9 @@ def _read(disk: Disk, path: str, name: str) -> bytes | None:
 def _index_file(found: Survey, read: IndexRead, last: int) -> Part:
     """An index file up to an entry: the slots behind it are free."""
     table = read.table
-    assert table is not None  # it would have been damage
+    if table is None:  # damage below the snapshot, and nothing behind it is asked for
+        assert read.damage is not None
+        raise read.damage.finding(read.file.name).error(found.path)
     count = min(max(last - table.first + 1, 0), len(table.ends))
     with found.disk.open(posixpath.join(found.path, read.file.name)) as file:
         head = bytearray(file.pread(table.data_start, 0))

@@ -11,22 +11,26 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import msgpack
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding, Severity, gravest
 from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
+from flintlog.dialects.zmqraft.files import read_snapshot_file
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, Survey, substitute, survey
 from flintlog.disk import Disk
+from flintlog.errors import RefusedError
 
 _RESTORE = "restore a backup, or let another peer send its snapshot"
 
@@ -36,10 +40,11 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
     found = survey(disk, path, read_all=True)
     findings = tuple(found.findings)
     draft = Draft()
-    _plan_snapshot(found, draft)
+    covered = _plan_snapshot(found, draft)
     _plan_covered(found, draft)
-    _plan_log(found, draft)
-    _plan_states(found, draft)
+    last = _plan_log(found, draft)
+    _plan_beginning(found, covered, draft)
+    _plan_states(found, last, draft)
     _plan_opening(findings, draft)
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
@@ -53,7 +58,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
             lock_mode="read",
             scratch=posixpath.join(path, KEPT_DIRECTORY),
         )
-        return draft.carry_out(keeper, lambda disk: RaftStore(path, disk=disk).close())
+        return draft.carry_out(keeper, partial(_open_and_verify, path))
 
     return Plan(
         "repair",
@@ -65,6 +70,16 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
         findings,
         draft.refusal,
     )
+
+
+def _open_and_verify(path: str, disk: Disk) -> None:
+    """Open what was repaired, and read all of it: a repair that leaves damage is none, and is taken back."""
+    RaftStore(path, disk=disk).close()
+    worst = gravest(survey(disk, path, read_all=True).findings)
+    if worst is not None and worst.severity is not Severity.NOTE:
+        raise RefusedError(
+            f"the repair would leave this: {worst.message}", file=f"{path}/{worst.file}", advice=_RESTORE
+        )
 
 
 def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
@@ -84,14 +99,18 @@ def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
 # The snapshot
 
 
-def _plan_snapshot(found: Survey, draft: Draft) -> None:
-    codes = {finding.code for finding in found.findings}
-    if found.snapshot is not None and "log-start" not in codes:
-        return
+def _plan_snapshot(found: Survey, draft: Draft) -> int:
+    """See to it that there is a snapshot from which the log goes on; returns its index."""
+    wrong = {finding.code for finding in found.findings if finding.severity is Severity.CORRUPT}
+    is_gone = found.snapshot is None or "snapshot-missing" in wrong
+    if found.snapshot is not None and not wrong & {"snapshot-missing", "log-start"}:
+        return found.snapshot.index
     name = substitute(found)
-    if name is None or (name == "" and found.snapshot is not None):
+    if name is None or (name == "" and not is_gone):
         draft.refusal = f"the log needs a snapshot that is not there; {_RESTORE}"
-        return
+        return 0
+    if is_gone:
+        draft.lost.append("the data of the snapshot; the state follows from the log and what takes its place")
     empty = lay.encode_snapshot_head(0, 0, 0) + lay.segment(lay.DATA_TOKEN, b"")
 
     def act(keeper: Keeper) -> None:
@@ -105,6 +124,7 @@ def _plan_snapshot(found: Survey, draft: Draft) -> None:
 
     reason = f"by {name}, from which the log goes on" if name else "by an empty one: the whole log is there"
     draft.add("replace", lay.SNAPSHOT_FILE, reason, act)
+    return read_snapshot_file(found.disk, found.path, name).index if name else 0
 
 
 # The log
@@ -127,8 +147,8 @@ def _is_covered_damage(finding: Finding) -> bool:
     return finding.severity is Severity.REPAIRABLE and finding.code not in HEALED_BY_OPENING
 
 
-def _plan_log(found: Survey, draft: Draft) -> None:
-    """Cut at the first damage in log order; everything behind it goes aside."""
+def _plan_log(found: Survey, draft: Draft) -> int:
+    """Cut at the first damage in log order; everything behind it goes aside. Returns the last index that stays."""
     wrong = {item.file: item for item in found.findings[::-1] if item.severity is Severity.CORRUPT}
     files = found.range.files
     for at, first in enumerate(files):
@@ -136,44 +156,77 @@ def _plan_log(found: Survey, draft: Draft) -> None:
         if finding is None or finding.code == "log-start":
             continue
         if finding.code in ("log-gap", "log-overlap"):
-            before = files[at - 1] + found.count_of(files[at - 1])
-            _lose(found, before, draft)
-            if before > first:
-                draft.lost.append(f"what the later file says of index {span(first, before - 1)}")
+            end = files[at - 1] + found.count_of(files[at - 1])
             _aside_from(found, at, finding, draft)
+            if end > first:
+                draft.lost.append(f"what the later file says of index {span(first, end - 1)}")
+            whole = False
         else:
-            _plan_damage(found, at, finding, draft)
-        return
+            end, whole = _plan_damage(found, at, finding, draft)
+        if whole and end in files:
+            continue
+        if not whole or first != files[-1]:
+            _lose(found, end, draft)
+        return max(end, found.range.first) - 1
+    return found.range.last
 
 
-def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
+def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> tuple[int, bool]:
+    """Keep of a file what can be read. Returns the index behind what stays, and whether that is all of the file."""
     files = found.range.files
     first = files[at]
     name = found.reads[first].file.name
     view = found.view(name, newest=True)
-    head = renewed_head(view, first)
-    if head is not None:
+    renewed = renewed_head(view, first)
+    if renewed is not None:
+        head, count = renewed
         _rewrite(name, head, lay.TABLE_OFFSET, f"the header only: {finding.message}", draft)
-        return
+        if first + count not in files:
+            _aside(found, files[at + 1 :], f"stands behind {name}, which ends before it", draft)
+        return first + count, True
     table = _sound_part(view, first, finding)
     if table is None:
-        _lose(found, first, draft)
         _aside_from(found, at, finding, draft)
-        return
+        return first, False
     kept = len(table.ends)
-    _lose(found, first + kept, draft)
     slots = table.ends.astype("<u4").tobytes() + bytes(lay.SLOT_SIZE * (table.capacity - kept))
     head = lay.encode_index_head(table.capacity, first) + slots
     _rewrite(name, head, len(head), f"the first {kept} slots stay: {finding.message}", draft)
     _aside(found, files[at + 1 :], f"stands behind {name}", draft)
+    return first + kept, False
 
 
-def renewed_head(view: memoryview, first: int) -> bytes | None:
-    """The header under which a file with a damaged one is whole; None when there is none, or more than one."""
+def _plan_beginning(found: Survey, covered: int, draft: Draft) -> None:
+    """A log of which no file is left begins anew behind the snapshot."""
+    aside = {step.file for step in draft.steps if step.action == "move aside"}
+    is_gone = any(item.code == "log-missing" and item.severity is Severity.CORRUPT for item in found.findings)
+    goes = found.reads and all(read.file.name in aside for read in found.reads.values())
+    if not covered or not (is_gone or goes):
+        return
+    first = covered + 1
+    capacity = lay.file_capacity(lay.CAPACITY_DEFAULT, first)
+    head = lay.encode_index_head(capacity, first) + bytes(lay.SLOT_SIZE * capacity)
+    name = lay.index_path(first)
+
+    def act(keeper: Keeper) -> None:
+        keeper.disk.make_directory(posixpath.dirname(posixpath.join(found.path, name)))
+        keeper.replace(name, [head, lay.segment(lay.ENTRIES_TOKEN, b"")])
+
+    if is_gone:
+        draft.lost.append(f"index {first} on, if the log held it")
+    draft.add("begin", name, "an empty log behind the snapshot", act)
+
+
+def renewed_head(view: memoryview, first: int) -> tuple[bytes, int] | None:
+    """The header under which a file with a damaged one is whole, and how many entries it then has.
+
+    None when there is none, or more than one. The first index is believed: a file that says another one than its name
+    may be a file of another place, and its entries must not become others.
+    """
     if len(view) < lay.TABLE_OFFSET or not isinstance(scan.read_capacity(view, first), Damage):
         return None
-    _, size, version, capacity, _ = lay.INDEX_HEADER.unpack_from(view)
-    if version != lay.VERSION:
+    _, size, version, capacity, said = lay.INDEX_HEADER.unpack_from(view)
+    if version != lay.VERSION or said != first:
         return None
     heads = []
     for candidate in {capacity, (size - 16) // lay.SLOT_SIZE}:
@@ -182,7 +235,7 @@ def renewed_head(view: memoryview, first: int) -> bytes | None:
             whole = memoryview(head + bytes(view[lay.TABLE_OFFSET :]))
             table = scan.read_table(whole, first)
             if isinstance(table, Table) and scan.read_entries(whole, table)[1] is None:
-                heads.append(head)
+                heads.append((head, len(table.ends)))
     return heads[0] if len(heads) == 1 else None
 
 
@@ -242,28 +295,40 @@ def _lose(found: Survey, first: int, draft: Draft) -> None:
 # The state files
 
 
-def _plan_states(found: Survey, draft: Draft) -> None:
-    for finding in found.findings:
-        if finding.file in PROPERTIES_OF and finding.severity is Severity.CORRUPT:
-            _renew_state(found, finding, draft)
+def _plan_states(found: Survey, last: int, draft: Draft) -> None:
+    for name in PROPERTIES_OF:
+        finding = next((item for item in found.findings if item.file == name and _is_damage(item)), None)
+        if finding is not None:
+            _renew_state(found, finding, last, draft)
+        elif name == lay.APPLIED_STATE_FILE and found.applied > last:
+            reason = f"the log ends at {last}; applied up to index {last}"
+            if any(item.code == "applied-beyond" for item in found.findings):
+                draft.lost.append(f"index {span(found.range.last + 1, found.applied)}, which was applied")
+            _write_state(name, {"lastApplied": last}, reason, draft)
 
 
-def _renew_state(found: Survey, finding: Finding, draft: Draft) -> None:
+def _is_damage(finding: Finding) -> bool:
+    return finding.severity is Severity.CORRUPT and finding.code != "applied-beyond"
+
+
+def _renew_state(found: Survey, finding: Finding, last: int, draft: Draft) -> None:
     name = finding.file or ""
-    raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)
-    values = load(raw[: finding.offset], PROPERTIES_OF[name], name).values
+    raw = b""
+    if name in found.listing.sizes:
+        raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)[: finding.offset]
+    values = load(raw, PROPERTIES_OF[name], name).values
     if name == lay.RAFT_STATE_FILE:
         # In the terms it knew of this peer may have voted; in the next it has not.
         term = max(values["currentTerm"], found.last_term or 0) + 1
         values |= {"currentTerm": min(term, lay.NUMBER_MAX), "votedFor": None}
-        draft.lost.append(f"terms, votes and peers that {name} told behind byte {finding.offset}")
+        draft.lost.append(f"terms, votes and peers that {name} told behind byte {len(raw)}")
         reason = f"{finding.message}; becomes term {values['currentTerm']}, no vote"
     else:
+        values["lastApplied"] = min(values["lastApplied"], last)
         draft.lost.append(f"what was applied behind index {values['lastApplied']}, if {name} told it")
         reason = f"{finding.message}; applied up to index {values['lastApplied']}"
+    _write_state(name, values, reason, draft)
 
-    def act(keeper: Keeper) -> None:
-        keeper.keep(name)
-        keeper.replace(name, [msgpack.packb(values)])
 
-    draft.add("rewrite", name, reason, act)
+def _write_state(name: str, values: dict[str, Any], reason: str, draft: Draft) -> None:
+    draft.add("rewrite", name, reason, lambda keeper: keeper.replace(name, [msgpack.packb(values)]))

@@ -12,19 +12,20 @@ from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, IndexRead, Survey, glance, survey
+from flintlog.dialects.zmqraft.survey import PASSING, IndexRead, Survey, glance, steady_survey, survey
 from flintlog.disk import Disk
-
-_PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap"}
 
 
 def inspect(disk: Disk, path: str) -> Inventory:
     """Files, roles, ranges; reads the heads of index files."""
 
-    def quick() -> Inventory:
-        return _inventory(survey(disk, path))
-
-    return look(disk, path, quick, quick, _PASSING)
+    return look(
+        disk,
+        path,
+        lambda: _inventory(survey(disk, path)),
+        lambda: _inventory(steady_survey(disk, path)),
+        PASSING,
+    )
 
 
 def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
@@ -34,8 +35,8 @@ def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = 
         disk,
         path,
         lambda: _inventory(survey(disk, path, read_all=True, progress=progress, reader=reader)),
-        lambda: _inventory(survey(disk, path, reader=reader)),
-        _PASSING,
+        lambda: _inventory(steady_survey(disk, path, reader=reader)),
+        PASSING,
     )
 
 
