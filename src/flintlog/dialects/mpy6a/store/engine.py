@@ -17,6 +17,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.files import mark_of
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Bytes, Operation
 from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
@@ -86,8 +87,10 @@ class Engine:
         )
         # Names that a dead process left unsynced must not vanish under what is built on them.
         self.disk.sync_ancestors(self.path)
-        for name in found.listing.scratch:
+        marks = {mark_of(name) for name in found.leftovers}
+        for name in set(found.listing.scratch) - marks:
             self.disk.unlink(posixpath.join(self.path, name))
+        self._files.keep(found.unexplained)
         if found.behind is not None:
             self._open_behind(found)
         else:
@@ -95,6 +98,8 @@ class Engine:
             self._files.remove(found.leftovers)
             if self._log is not None:
                 self._begin_log()
+        for name in marks.intersection(found.listing.scratch):  # behind the files that they explain
+            self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
 
     def _next_term(self, found: Survey) -> int:
@@ -202,8 +207,6 @@ class Engine:
             self._group.drain()
         with self.lock:
             self.failstop.check()
-            if self._log is None:
-                self._mark_snapshot()
             self._group.drain()
             with self.failstop.guard():
                 self._write_state()
@@ -213,12 +216,26 @@ class Engine:
 
         The checkpoint decides: before it new files are leftovers, behind it those that are `gone`.
         """
+        gone = list(gone)
         self._group.drain()
         with self.failstop.guard():
+            self._files.announce(gone)
             self.machine = machine
             self._write_state()
             self._files.remove(gone)
+            self._files.withdraw()
         self._show_all()
+
+    def abandon(self, names: Iterable[str]) -> None:
+        """What was announced does not come: these files go. The lock is held."""
+        with self.failstop.guard():
+            self._files.remove(names)
+            self._files.withdraw()
+
+    def announce(self, name: str) -> None:
+        """A data file of this name is about to be written, which counts with the next `rebase`. The lock is held."""
+        with self.failstop.guard():
+            self._files.announce([name])
 
     def _write_state(self) -> None:
         """The log decides first, so that the note's files are never ahead of it."""
@@ -226,27 +243,14 @@ class Engine:
             self._begin_log()
         self._files.snapshot(self.machine.descriptors(), self.machine)
 
-    def _mark_snapshot(self) -> None:
-        """Let a live file be the last that was touched.
-
-        A crash may come between the new snapshot and the empty log. The log is then skipped up to the greatest state
-        id in the snapshot, and a file that was deleted has none there.
-        """
-        files = self.machine.files.values()
-        if files and max(file.last_id for file in files) < self.machine.last:
-            work = Work()
-            newest = max(files, key=lambda file: file.last_id)
-            self.do(work, lay.Shift(newest.name, 0))
-            self._group.submit(work)
-
     # Closing
 
     def close(self) -> None:
-        """Write what was handed in; with an operation log the note's files are then complete."""
+        """Write what was handed in; the snapshot then tells how long every file is."""
         try:
             if not self.failstop.failed:
                 self._group.drain()
-                if self._log is not None and self._log.events:
+                if self._files.written if self._log is None else self._log.events:
                     self.checkpoint()
         finally:
             self.failstop.close()
