@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 import numpy as np
 
+from flintlog.core import threads
 from flintlog.dialects.limestone import files, scan
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Edition
@@ -45,7 +45,7 @@ class Blobs:
         self._guard = guard  # the store's, around every change of a file
         self._edition = edition
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
         self._largest = largest
 
     def add(self, chunks: bytes | Iterable[bytes]) -> int:
@@ -54,7 +54,7 @@ class Blobs:
             raise RefusedError(
                 "the designed edition has no blobs", advice="Make the directory with edition='shipped'"
             )
-        with self._lock:
+        with self._guard(), self._lock:
             self._largest += 1
             number = self._largest
         path = self.path(number)
@@ -66,7 +66,7 @@ class Blobs:
             for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
                 with self._guard():  # not around the iterator: what it raises is the caller's own
                     file.pwrite(chunk, end)
-                end += len(chunk)
+                end += memoryview(chunk).nbytes
             with self._guard():
                 file.sync()
                 self._disk.sync_directory(posixpath.dirname(path))

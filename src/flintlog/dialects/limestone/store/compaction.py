@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
@@ -80,9 +81,10 @@ def compact(
     file_bytes: int = COMPACTED_BYTES,
     memory_bytes: int = MEMORY_BYTES,
     write: WriteFiles | None = None,
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Compacted:
     """Write the state at a durable epoch to compacted files and switch to them. `busy` are rotated logs that may still
-    grow."""
+    grow. `guard` stands around each change that others can see; between them the work can be given up."""
     if write is None:
         state = State(found, epoch, order=order_of(found.edition), memory_bytes=memory_bytes)
         write = partial(write_files, found.disk, state)
@@ -96,15 +98,24 @@ def compact(
     if found.edition == "designed":
         stay = {read.file.name for read in staying}
         names = _write_designed(found, write, epoch, file_bytes)
-        _switch_designed(
-            found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, None), names
-        )
+        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, None)
+        with guard():
+            _switch_designed(found, catalog, names)
         covered = detached - stay
     else:
-        covered = _part_logs(found, staying, busy, epoch) | (detached - {read.file.name for read in staying})
-        names = _write_shipped(found, write)
         blob = max(found.catalog.max_blob or 0, _largest_blob(found))
-        _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, epoch, blob))
+        with guard():
+            parted = _part_logs(found, staying, busy, epoch)
+            if not found.catalog.compacted:
+                _begin_compacted(found)
+        covered = parted | (detached - {read.file.name for read in staying})
+        [scratch] = write(
+            lambda _: _scratch_path(found), lay.encode_begin(0), file_bytes=None, zero_versions=True
+        )
+        names = [lay.COMPACTED_FILE]
+        with guard():
+            _put_compacted(found, scratch)
+            _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, epoch, blob))
     old = [name for name in found.base if name not in names]
     return Compacted(epoch, tuple(names), (*old, *sorted(covered)))
 
@@ -183,26 +194,25 @@ def _copy_sessions(found: Survey, read: LogRead, sessions: Snippets, number: int
     return name
 
 
-def _write_shipped(found: Survey, write: WriteFiles) -> list[str]:
+def _scratch_path(found: Survey) -> str:
     directory = _path(found, _TEMPORARY)
     found.disk.make_passing_directory(directory)
+    return posixpath.join(directory, lay.COMPACTED_FILE)
 
-    def path_of(number: int) -> str:
-        return posixpath.join(directory, lay.COMPACTED_FILE)
 
-    def put_in_place(scratch: str) -> None:
-        found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
-        found.disk.sync_directory(found.path)
+def _begin_compacted(found: Survey) -> None:
+    """An empty compacted file, and a catalog that names it."""
+    scratch = _scratch_path(found)
+    _write_synced(found.disk, scratch, [lay.encode_begin(0)])
+    _put_compacted(found, scratch)
+    named = replace(found.catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
+    publish_catalog(found.disk, found.path, named)
+    found.disk.sync_directory(found.path)  # before there is a key in it that a later session removes
 
-    if not found.catalog.compacted:
-        _write_synced(found.disk, path_of(0), [lay.encode_begin(0)])
-        put_in_place(path_of(0))
-        named = replace(found.catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
-        publish_catalog(found.disk, found.path, named)
-        found.disk.sync_directory(found.path)  # before there is a key in it that a later session removes
-    [scratch] = write(path_of, lay.encode_begin(0), file_bytes=None, zero_versions=True)
-    put_in_place(scratch)
-    return [lay.COMPACTED_FILE]
+
+def _put_compacted(found: Survey, scratch: str) -> None:
+    found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
+    found.disk.sync_directory(found.path)
 
 
 def _switch_shipped(found: Survey, catalog: Catalog) -> None:
