@@ -37,7 +37,7 @@ WHERE = {
             "delay",
             "time",
         ),
-        *("file", "shift", "two-writers", "not-written", "session", "place", "no-file", "base"),
+        *("file", "shift", "two-writers", "not-written", "session", "place", "records", "no-file", "base"),
     },
 }
 

@@ -15,7 +15,7 @@ from flintlog.core import live
 from flintlog.core.dialect import detect, no_progress
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk, LocalKernel
-from flintlog.errors import DiskError, RefusedError
+from flintlog.errors import DamageError, DiskError, RefusedError
 
 DISK = Disk()
 
@@ -94,7 +94,7 @@ def test_a_look_goes_on_when_a_file_is_removed_and_gives_up_some_time(tmp_path):
         raise DiskError("read", "/peer/file", OSError(errno.EIO, "broken"))
 
     assert live.look(DISK, "/peer", once, once, ()) == inventory
-    with pytest.raises(RefusedError, match="files are removed faster than they can be read"):
+    with pytest.raises(RefusedError, match="the directory changes faster than it can be read"):
         live.look(DISK, "/peer", always, always, ())
     with pytest.raises(DiskError, match="broken"):
         live.look(DISK, "/peer", broken, broken, ())
@@ -147,3 +147,72 @@ def test_a_directory_is_clean_at_every_moment_of_its_store(writer, tmp_path):
         thread.join()
         store.close()
     assert verdicts == {"clean"}
+
+
+# Held
+
+
+def test_a_held_directory_keeps_its_names_and_files_while_they_are_removed_and_replaced(tmp_path):
+    for name in ("removed", "replaced", "grown"):
+        (tmp_path / name).write_bytes(name.encode())
+    with live.holding(DISK, str(tmp_path)) as held:
+        (tmp_path / "removed").unlink()
+        (tmp_path / "other").write_bytes(b"another file")
+        (tmp_path / "other").rename(tmp_path / "replaced")
+        (tmp_path / "new").write_bytes(b"new")
+        with (tmp_path / "grown").open("ab") as file:
+            file.write(b" further")
+        assert held.list(str(tmp_path)) == ["grown", "removed", "replaced"]
+        for _ in range(2):  # a file that was closed is still held
+            assert held.read(str(tmp_path / "removed"), 100) == b"removed"
+            assert held.read(str(tmp_path / "replaced"), 100) == b"replaced"
+        assert held.read(str(tmp_path / "grown"), 100) == b"grown further"
+        found = held.stat(str(tmp_path / "removed"))
+        assert found is not None and found.size == len(b"removed")
+    assert DISK.read(str(tmp_path / "replaced"), 100) == b"another file"
+    with pytest.raises(DiskError):
+        held.read(str(tmp_path / "removed"), 100)
+
+
+def test_a_directory_of_more_files_than_can_be_held_is_read_by_name(tmp_path):
+    for number in range(live._HANDLES_MAX + 3):
+        (tmp_path / f"{number:04d}").write_bytes(b"%d" % number)
+    (tmp_path / "folder").mkdir()
+    with live.holding(DISK, str(tmp_path)) as held:
+        last = f"{live._HANDLES_MAX + 2:04d}"
+        assert held.read(str(tmp_path / last), 10) == b"%d" % (live._HANDLES_MAX + 2)
+        assert held.is_directory(str(tmp_path / "folder"))
+        (tmp_path / last).unlink()
+        with pytest.raises(DiskError):
+            held.read(str(tmp_path / last), 10)
+
+
+class Unhurried(LocalKernel):
+    """A machine on which waiting takes no time."""
+
+    def pause(self, seconds):
+        pass
+
+
+def test_what_passes_is_read_again_and_what_stays_is_raised():
+    def reading(*outcomes):
+        left = list(outcomes)
+
+        def read():
+            outcome = left.pop(0)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        return live.settled(Disk(Unhurried()), "/log", read)
+
+    gone = DiskError("open", "/log/file", OSError(errno.ENOENT, "gone"))
+    torn = DamageError("torn", code="cut", file="/log/file", offset=7)
+    further = DamageError("torn", code="cut", file="/log/file", offset=9)
+    assert reading(gone, torn, further, live.ChangedError("moved"), "read") == "read"
+    with pytest.raises(DamageError, match="torn"):
+        reading(torn, torn)
+    with pytest.raises(RefusedError, match="changes faster than it can be read"):
+        reading(gone, torn, further, torn, gone, "never asked for")
+    with pytest.raises(DiskError):
+        reading(DiskError("open", "/log/file", OSError(errno.EIO, "broken")))

@@ -43,9 +43,11 @@ def fill(store: SessionStore) -> None:
 
 
 def noted(root: Path) -> None:
-    """The note's files alone."""
-    with SessionStore(root, topics=TOPICS, strict=True) as store:
+    """The note's files alone, with a change log: the store was not closed."""
+    made = root.parent / f"{root.name}-made"
+    with SessionStore(made, topics=TOPICS, strict=True) as store:
         fill(store)
+        shutil.copytree(made, root)
 
 
 def logged(root: Path) -> None:
@@ -363,6 +365,7 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("operation-offset", but(settled, one_in_checkpoint(FIRST, offset=1 << 20))),
     ("operation-session", but(logged, operations(ops.Append(StateID(1, 9999), b"whose?")))),
     ("operation-place", but(logged, operations(ops.Finish(ops.Place(FIRST, 1 << 20, 40))))),
+    ("operation-records", but(logged, operations(ops.Put(30, 0, b"")))),
     ("operation-no-file", but(logged, operations(ops.Put(77, 1, _PUT)))),
     ("note-ahead", ahead_of_the_log),
     ("exhausted-short", but(aside, cut(lay.EXHAUSTED_FILE, 10))),

@@ -38,6 +38,8 @@ def files_of(store: SessionStore) -> dict[str, bytes]:
     disk = store._engine.disk
     found = {}
     for name in disk.list(store.path):
+        if disk.is_directory(f"{store.path}/{name}"):
+            continue
         with disk.open(f"{store.path}/{name}") as file:
             found[name] = bytes(file.view(copy=True))
     return found

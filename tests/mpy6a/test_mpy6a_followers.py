@@ -20,6 +20,9 @@ from tests.mpy6a.stores import (
     waiting,
 )
 
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, StateID
 from flintlog.dialects.mpy6a.store.following import Records
 from flintlog.disk import Disk
@@ -198,24 +201,23 @@ def assert_same_sessions(first: SessionStore, second: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_a_name_that_was_given_out_again_is_another_file_for_a_store_that_is_behind(empty):
-    leader = opened(file_bytes=10)
-    follower = opened(follower=True)
+def test_a_name_that_two_stores_gave_out_is_another_file_for_the_one_that_follows(empty):
+    alone = opened(file_bytes=10)
+    alone.put(SHORT, b"of another history", now=T0)
+    alone.put(SHORT, b"of another history too", now=T0)
+    follower = reopened(alone, follower=True)
+    leader = opened(file_bytes=10, term=2)
     leader.put(SHORT, b"first", now=T0)
-    fed(follower, leader)
-    leader.put(SHORT, b"second", now=T0)
-    for session in leader.due(T0 + 30):
-        session.delete()
-    third = [] if empty else [b"third, in a file with the name of the first"]
+    second = [] if empty else [b"second, in a file with a name that the follower has"]
     if empty:
-        leader.rotate(30, now=T0 + 31)
+        leader.rotate(30, now=T0)
     else:
-        leader.put_many(SHORT, third, now=T0 + 31)
-    assert names_of(follower)[0] in names_of(leader)
+        leader.put_many(SHORT, second, now=T0)
+    assert names_of(follower) == names_of(leader)
     leader.snapshot()
     fed(follower, leader)
     assert_equal(follower, leader)
-    assert waiting_of(follower) == third
+    assert waiting_of(follower) == [b"first", *second]
     assert waiting_of(crashed(follower, follower=True)) == waiting_of(follower)
 
 
@@ -438,3 +440,94 @@ def test_names_that_arrive_are_looked_at(name):
     with pytest.raises(RefusedError, match="is not the name of a data file"):
         follower.receive([Records(name, 0, b"x")])
     assert files_of(follower) == before
+
+
+# All or nothing
+
+
+def _written_by(*operations: tuple[StateID, ops.Operation]) -> tuple[bytes, ...]:
+    return tuple(bytes(ops.encode(state_id, operation)) for state_id, operation in operations)
+
+
+def _record(number: int, due: int = T0 + 30) -> bytes:
+    return lay.encode_record(lay.Record(due, StateID(1, number), SHORT, 0, b"some data"))
+
+
+CREATED = (StateID(1, 1), lay.Create(30, T0))
+PUT = (StateID(1, 2), ops.Put(30, 1, _record(2)))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        (StateID(1, 3), ops.Put(60, 1, _record(3, T0 + 60))),
+        (StateID(1, 3), ops.Drop(StateID(1, 9))),
+        (StateID(1, 3), lay.Shift("30@2023111422.data", 1000)),
+        (StateID(1, 3), lay.Create(30, T0)),
+        (StateID(1, 3), ops.Put(30, 1, _record(3, T0 + 29))),
+        (StateID(1, 4), ops.Put(30, 1, _record(4))),
+        (StateID(1, 3), ops.Put(30, 0, b"")),
+        (StateID(1, 3), ops.Put(30, 0, _record(3))),
+        (StateID(1, 3), ops.Put(30, 2, _record(3) + _record(4)[:-1])),
+        (StateID(1, 3), ops.Put(30, 1, _record(3) + _record(4))),
+        (StateID(1, 3), ops.Put(30, 2, _record(3) + _record(4, T0 + 31))),
+        (StateID(1, 3), ops.Put(30, 1, bytes(40))),
+        (StateID(1, 3), ops.Again(Place("30@2023111422.data", 0, 39), 30, b"")),
+        (StateID(1, 3), ops.Take(Place("30@2023111422.data", 0, 39), b"short")),
+        (StateID(1, 3), ops.Exhaust(Place("30@2023111422.data", 0, 39), b"")),
+        (StateID(1, 3), ops.Finish(Place("30@2023111422.data", 0, 40))),
+    ],
+    ids=lambda last: type(last[1]).__name__,
+)
+def test_operations_of_which_one_does_not_fit_change_neither_memory_nor_disk(last):
+    follower = opened(follower=True)
+    before, reached = files_of(follower), follower.last
+    with pytest.raises(RefusedError):
+        follower.apply(Operations(StateID(1, 0), _written_by(CREATED, PUT, last)))
+    assert (follower.last, follower.progress().files) == (reached, ())
+    follower._engine.drain()
+    assert files_of(follower) == before
+    follower.apply(Operations(StateID(1, 0), _written_by(CREATED, PUT)))
+    assert waiting_of(crashed(follower, follower=True)) == [b"some data"]
+
+
+def test_a_put_whose_ids_would_not_fit_is_refused():
+    follower = opened(follower=True)
+    with pytest.raises(RefusedError):
+        last = lay.UINT64_MAX
+        follower.apply(
+            Operations(StateID(1, 0), _written_by((StateID(last, 1), ops.Put(30, last, _record(1)))))
+        )
+    assert follower.last == StateID(1, 0)
+
+
+def test_operations_that_come_twice_are_done_once():
+    leader, follower = opened(), opened(follower=True)
+    leader.put_many(SHORT, [b"one", b"two"], now=T0)
+    leader.new(SHORT, b"open").append(b" more")
+    (item,) = leader.catch_up(follower.progress())
+    assert isinstance(item, Operations)
+    follower.apply(item)
+    files, state = files_of(follower), follower.progress()
+    follower.apply(item)
+    follower.receive([item, item])
+    assert (files_of(follower), follower.progress()) == (files, state)
+    assert_equal(follower, leader)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_shipment_that_comes_twice_or_late_changes_nothing_more(strict):
+    leader, follower = opened(file_bytes=60, strict=strict), opened(follower=True)
+    shipments = []
+    for number in range(3):
+        leader.put_many(SHORT, [b"%d some data" % number, b"%d more" % number], now=T0 + number)
+        if not strict:
+            leader.new(LONG, b"open %d" % number)
+        leader.snapshot()
+        shipments.append(list(leader.catch_up(follower.progress())))
+        follower.receive(shipments[-1])
+        files, state = files_of(follower), follower.progress()
+        for old in shipments:
+            assert follower.receive(old) == leader.last
+        assert (files_of(follower), follower.progress()) == (files, state)
+    assert_same_sessions(follower, leader)

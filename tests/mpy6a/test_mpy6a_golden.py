@@ -10,7 +10,7 @@ from flintlog.core.dialect import EntryQuery, detect, dialect, no_progress
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.layout import MalformedError
-from flintlog.dialects.mpy6a.store import SessionStore
+from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
@@ -245,3 +245,35 @@ def test_a_peer_of_zmqraft_is_not_taken_for_mpy6a(case, tmp_path):
     path = str(materialise(case, tmp_path, dialect="zmqraft"))
     assert detect(DISK, path).name == "zmqraft"
     assert not MPY6A.recognise(DISK, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("state.log", b"12:00 the application is in state READY\n" * 3),
+        ("state.log", b""),
+        ("operations.log", b"INFO nothing happened\n"),
+        ("state.snapshot", b"{}"),
+        ("state.snapshot", b""),
+        ("exhausted.sessions", bytes(100)),
+        ("data.new", b"scratch"),
+    ],
+)
+def test_a_file_that_only_has_a_name_of_ours_is_no_log(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    assert not MPY6A.recognise(DISK, str(tmp_path))
+
+
+def test_a_directory_with_a_name_of_ours_is_no_log(tmp_path):
+    (tmp_path / "state.log").mkdir()
+    assert not MPY6A.recognise(DISK, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["state.log", "state.snapshot", "operations.log", "60@2023111422.data"])
+def test_each_file_of_a_store_tells_the_directory_on_its_own(name, tmp_path):
+    with SessionStore(tmp_path / "sessions", topics=[Topic(1, 60)]) as store:
+        store.put(1, b"hi", now=1_700_000_000)
+    for other in (tmp_path / "sessions").iterdir():
+        if other.name != name:
+            other.unlink()
+    assert MPY6A.recognise(DISK, str(tmp_path / "sessions"))

@@ -22,6 +22,7 @@ NAMES = st.builds(
     st.booleans(),
 )
 PLACES = st.builds(Place, NAMES, U64, U64)
+RECORDS = st.binary(min_size=lay.RECORD_SIZE_MIN, max_size=100)  # bytes where records stand
 DATA = st.binary(max_size=200)
 I32 = st.integers(-(1 << 31), (1 << 31) - 1)
 DELAYS = st.integers(1, lay.DELAY_MAX)
@@ -39,11 +40,11 @@ OPERATIONS = st.one_of(
     st.builds(ops.Replace, STATE_IDS, DATA),
     st.builds(ops.Drop, STATE_IDS),
     st.builds(ops.Store, STATE_IDS, DELAYS, U64),
-    st.builds(ops.Put, DELAYS, U64, DATA),
-    st.builds(ops.Take, PLACES, DATA),
+    st.builds(lambda delay, data: ops.Put(delay, len(data) // lay.RECORD_SIZE_MIN, data), DELAYS, RECORDS),
+    st.builds(ops.Take, PLACES, RECORDS),
     st.builds(ops.Finish, PLACES),
-    st.builds(ops.Again, PLACES, DELAYS, DATA),
-    st.builds(ops.Exhaust, PLACES, DATA),
+    st.builds(ops.Again, PLACES, DELAYS, RECORDS),
+    st.builds(ops.Exhaust, PLACES, RECORDS),
 )
 EVERY = [
     lay.Create(30, HOUR),
@@ -57,10 +58,10 @@ EVERY = [
     ops.Drop(StateID(1, 2)),
     ops.Store(StateID(1, 2), 30, HOUR),
     ops.Put(30, 2, b"r" * 60),
-    ops.Take(Place("30@2022042817.data", 5, 40), b"record"),
+    ops.Take(Place("30@2022042817.data", 5, 40), b"r" * 30),
     ops.Finish(Place("30@2022042817.data", 500, 40)),
-    ops.Again(Place("30@2022042817.data", 5, 40), 60, b"records"),
-    ops.Exhaust(Place("30@2022042817.data", 5, 40), b"records"),
+    ops.Again(Place("30@2022042817.data", 5, 40), 60, b"r" * 31),
+    ops.Exhaust(Place("30@2022042817.data", 5, 40), b"r" * 32),
 ]
 
 
@@ -101,7 +102,7 @@ def test_state_ids_compare_by_term_first():
 # Names
 
 
-def test_a_name_is_delay_and_utc_hour_and_the_first_suffix_that_is_free():
+def test_a_name_is_delay_and_utc_hour_and_a_suffix_behind_all_living_ones():
     taken: set[str] = set()
     found = []
     for _ in range(4):
@@ -110,7 +111,9 @@ def test_a_name_is_delay_and_utc_hour_and_the_first_suffix_that_is_free():
     stem = "30@2022042817"
     assert found == [f"{stem}.data", f"{stem}-1.data", f"{stem}-2.data", f"{stem}-3.data"]
     taken.remove(f"{stem}-1.data")
-    assert lay.data_name(30, HOUR, taken) == f"{stem}-1.data"
+    assert lay.data_name(30, HOUR, taken) == f"{stem}-4.data"
+    assert lay.name_behind(f"{stem}.data", taken) == f"{stem}-4.data"
+    assert lay.name_behind(f"{stem}-7.data", taken) == f"{stem}-8.data"
     assert lay.data_name(60, HOUR, taken) == "60@2022042817.data"
     assert lay.data_name(30, HOUR + 3600, taken) == "30@2022042818.data"
 

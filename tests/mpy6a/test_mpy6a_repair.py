@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 import tempfile
 from functools import cache
@@ -234,11 +235,12 @@ def test_the_read_positions_before_the_damage_stay(tmp_path):
 
 def test_files_whose_creation_is_lost_are_adopted_in_their_order(tmp_path):
     root = tmp_path / "root"
-    with SessionStore(root, topics=TOPICS, strict=True) as store:
+    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True) as store:
         for number in range(12):
             store.put(1, b"%d" % number, now=T0 + number)
             if number % 3 == 2:
                 store.rotate(30, now=T0 + number)
+        shutil.copytree(tmp_path / "made", root)
     before = datas(root)
     damaged.in_event(lay.CHANGES_FILE, 3, 16, b"\xff\x7f")(root)
     plan = repaired(root)
@@ -259,12 +261,13 @@ def test_new_ids_are_none_that_a_saved_session_has(tmp_path):
 def test_a_file_that_an_operation_deleted_is_not_missed(tmp_path):
     """The operation that deletes stands behind the damage; the file is gone."""
     root = tmp_path / "root"
-    with SessionStore(root, topics=TOPICS, strict=True) as store:
+    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True) as store:
         store.put(1, b"first", now=T0)
         store.rotate(30, now=T0 + 1)
         store.put(1, b"second", now=T0 + 2)
         (session,) = store.due(now=T0 + 30)
         session.delete()
+        shutil.copytree(tmp_path / "made", root)
     assert not (root / FIRST).exists()
     damaged.in_event(lay.CHANGES_FILE, 3, 16, b"\xff\x7f")(root)
     plan = repaired(root)

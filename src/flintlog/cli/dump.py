@@ -14,6 +14,7 @@ from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks, told_when_empty
 from flintlog.cli.verb import LogDirectory, Verb, count, position
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Progress, Split, no_progress
+from flintlog.core.live import holding
 from flintlog.core.position import Position
 from flintlog.errors import DamageError, UsageError
 
@@ -93,25 +94,37 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         payload=not arguments.no_payload,
     )
     files = None if arguments.file is None else _known_files(log, arguments.file)
-    if arguments.hex:
-        everything = arguments.limit is None and query.takes_all
-        fields = _fields(log, None if everything else query, files)
-        output.fields(
-            fields if arguments.limit is None else _first_entries(log, query, files, fields, arguments.limit)
-        )
-    else:
-        if arguments.reverse:
-            query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
-        with progress("dump", output_form(arguments.progress)) as tick:
-            read = _reversed if arguments.reverse else _batches
-            rows = row_chunks(read(log, query, files, tick), arguments.limit)
-            _show_rows(log, query, told_when_empty(rows, "no entry matches", arguments), decoding, output)
+    with holding(log.disk, log.path) as held:
+        _show(replace(log, disk=held), query, files, decoding, arguments, output)
     if decoding is not None and decoding.failed:
         print(
             f"flintlog: {decoding.failed} payloads are not {arguments.decode}; they are shown as they are",
             file=sys.stderr,
         )
     return 0
+
+
+def _show(
+    log: LogDirectory,
+    query: EntryQuery,
+    files: Sequence[str] | None,
+    decoding: Decoding | None,
+    arguments: argparse.Namespace,
+    output: Output,
+) -> None:
+    if arguments.hex:
+        everything = arguments.limit is None and query.takes_all
+        fields = _fields(log, None if everything else query, files)
+        output.fields(
+            fields if arguments.limit is None else _first_entries(log, query, files, fields, arguments.limit)
+        )
+        return
+    if arguments.reverse:
+        query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
+    with progress("dump", output_form(arguments.progress)) as tick:
+        read = _reversed if arguments.reverse else _batches
+        rows = row_chunks(read(log, query, files, tick), arguments.limit)
+        _show_rows(log, query, told_when_empty(rows, "no entry matches", arguments), decoding, output)
 
 
 def entry_query(

@@ -7,17 +7,110 @@ later, so whoever sees such a thing looks again before saying that it is wrong.
 from __future__ import annotations
 
 import errno
+import posixpath
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
-from flintlog.disk import Disk
-from flintlog.errors import DiskError, RefusedError
+from flintlog.disk import FLAGS, Disk, Kernel, KernelInFront, Stat
+from flintlog.disk.remote import RemoteKernel
+from flintlog.errors import DamageError, DiskError, RefusedError
 
+T = TypeVar("T")
 _LOOKS_MAX = 5
 _PAUSE_SECONDS = 0.02
+_HANDLES_MAX = 200  # systems exist that allow 256 to a process
+
+
+class ChangedError(RefusedError):
+    """The directory changed while it was read: what was read does not fit together. Another look may."""
+
+
+def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
+    """What `read` makes of a directory that somebody may be writing to.
+
+    It looks again when a file went between its listing and its reading, when the parts were not of one moment
+    (`ChangedError`), and when there is damage that may be a write on its way: a moment later that is not there.
+    """
+    seen: tuple[str, str | None, int | None] | None = None
+    for attempt in range(_LOOKS_MAX):
+        try:
+            return read()
+        except ChangedError:
+            pass
+        except DamageError as error:
+            place = error.code, error.file, error.offset
+            if place == seen:
+                raise
+            seen = place
+        except DiskError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        disk.pause(_PAUSE_SECONDS * (attempt + 1))
+    raise _too_fast(path)
+
+
+@contextmanager
+def holding(disk: Disk, path: str) -> Iterator[Disk]:
+    """A disk for reading, on which the directory `path` keeps the names that it has now.
+
+    Its files are held open, so that those which are removed or replaced meanwhile can still be read; they may grow. Of
+    very many the last are not held. Remote files are not either: asking for each costs more than looking again.
+    """
+    if isinstance(disk.kernel, RemoteKernel):
+        yield disk
+        return
+    kernel = _HeldKernel(disk.kernel, path)
+    try:
+        for name in disk.list(path):
+            kernel.hold(name)
+        yield Disk(kernel, disk.progress)
+    finally:
+        kernel.release()
+
+
+class _HeldKernel(KernelInFront):
+    """Reads a directory as it was; everything else goes on to the kernel behind it."""
+
+    def __init__(self, kernel: Kernel, root: str) -> None:
+        super().__init__(kernel)
+        self._root = root
+        self._names: list[str] = []
+        self._handles: dict[str, int] = {}
+
+    def hold(self, name: str) -> None:
+        path = posixpath.join(self._root, name)
+        try:
+            if len(self._handles) < _HANDLES_MAX and not self._kernel.stat(path).is_directory:
+                self._handles[path] = self._kernel.open(path, FLAGS["read"])
+        except FileNotFoundError:
+            return  # it went before anybody looked
+        except OSError:
+            pass  # whoever needs it is told
+        self._names.append(name)
+
+    def release(self) -> None:
+        for handle in self._handles.values():
+            self._kernel.close(handle)
+        self._handles.clear()
+
+    def open(self, path: str, flags: int) -> int:
+        held = self._handles.get(path)
+        return held if held is not None and flags == FLAGS["read"] else super().open(path, flags)
+
+    def close(self, handle: int) -> None:
+        if handle not in self._handles.values():
+            super().close(handle)
+
+    def stat(self, path: str) -> Stat:
+        held = self._handles.get(path)
+        return super().stat(path) if held is None else self.stat_handle(held)
+
+    def list(self, path: str) -> list[str]:
+        return list(self._names) if path == self._root else super().list(path)
 
 
 @contextmanager
@@ -41,11 +134,11 @@ def look(
 
     The second look may be a quick one, as long as it sees everything that can pass.
     """
-    found = _while_files_go(path, first)
+    found = _while_files_go(disk, path, first)
     if not any(_may_pass(finding, passing) for finding in found.findings):
         return found
     disk.pause(_PAUSE_SECONDS)
-    stands = {_place(finding) for finding in _while_files_go(path, again).findings}
+    stands = {_place(finding) for finding in _while_files_go(disk, path, again).findings}
     return replace(
         found,
         findings=tuple(
@@ -68,16 +161,22 @@ def _passed(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTE, message=message)
 
 
-def _while_files_go(path: str, look: Callable[[], Inventory]) -> Inventory:
-    """Look again when a file was removed between its listing and its reading."""
+def _while_files_go(disk: Disk, path: str, look: Callable[[], Inventory]) -> Inventory:
+    """Look again when a file was removed between its listing and its reading, or the parts were not of one moment."""
     for _ in range(_LOOKS_MAX):
         try:
             return look()
+        except ChangedError:
+            disk.pause(_PAUSE_SECONDS)
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise
-    raise RefusedError(
-        "files are removed faster than they can be read",
+    raise _too_fast(path)
+
+
+def _too_fast(path: str) -> RefusedError:
+    return RefusedError(
+        "the directory changes faster than it can be read",
         file=path,
         advice="Try again, or close the store that writes here",
     )

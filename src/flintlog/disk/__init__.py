@@ -1,16 +1,28 @@
 """The only door to the file system; nothing else in the package calls the system on files."""
 
 from flintlog.disk.assembled import assembled
-from flintlog.disk.disk import COPY_BYTES_MAX, Buffer, Disk, File, Mode, Progress, no_progress, write_all
+from flintlog.disk.disk import (
+    COPY_BYTES_MAX,
+    FLAGS,
+    Buffer,
+    Disk,
+    File,
+    Mode,
+    Progress,
+    no_progress,
+    write_all,
+)
 from flintlog.disk.failstop import FailStop
-from flintlog.disk.interrupts import DEFERRED
-from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
+from flintlog.disk.interrupts import DEFERRED, interruptible
+from flintlog.disk.kernel import Access, Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
 from flintlog.disk.reversible import ReversibleKernel
 
 __all__ = [
     "COPY_BYTES_MAX",
     "DEFERRED",
+    "FLAGS",
+    "Access",
     "Buffer",
     "Disk",
     "FailStop",
@@ -23,6 +35,7 @@ __all__ = [
     "ReversibleKernel",
     "Stat",
     "assembled",
+    "interruptible",
     "no_progress",
     "take_lock",
     "write_all",

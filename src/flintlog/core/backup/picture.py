@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flintlog.core.live import ChangedError as ChangedError
 from flintlog.core.position import Position
 from flintlog.disk import Buffer, File
 from flintlog.errors import RefusedError, UsageError
-
-
-class ChangedError(RefusedError):
-    """The directory changed while it was read: what was read does not fit together."""
 
 
 @dataclass(frozen=True, slots=True)

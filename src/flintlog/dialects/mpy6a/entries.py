@@ -18,6 +18,7 @@ from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
+from flintlog.core.live import settled
 from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import event_fields, scan, tables
 from flintlog.dialects.mpy6a import explain as fields
@@ -26,7 +27,7 @@ from flintlog.dialects.mpy6a.event_fields import Fields
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.scan import Damage, LogScan
 from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
-from flintlog.dialects.mpy6a.survey import Survey, survey, survey_at
+from flintlog.dialects.mpy6a.survey import Survey, live_survey, sound_survey, survey, survey_at
 from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError, UsageError
@@ -40,9 +41,17 @@ _LOGS = (lay.CHANGES_FILE, lay.OPERATIONS_FILE)
 
 def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The files, and the ranges of large ones, that can hold entries of the query."""
+    _check_query(query)
+    with live_survey(disk, path, examine_bytes=0) as found:
+        return _splits(found, query)
+
+
+def _check_query(query: EntryQuery) -> None:
     tables.check_position(query.first)
     tables.check_position(query.last)
-    found = survey(disk, path, examine_bytes=0)
+
+
+def _splits(found: Survey, query: EntryQuery) -> list[Split]:
     known = found.listing.known
     result = [
         Split(name, 0, known[name], 0, None)
@@ -259,14 +268,16 @@ def _gone(place: str) -> RefusedError:
 
 def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
-    for split in splits(disk, path, query):
-        if where is not None and not (
-            where.file == split.file and where.touches(split.start, split.end - split.start)
-        ):
-            continue
-        view = _view(disk, path, split)
-        base = 0 if _is_whole(split.file) else split.start
-        yield from fields_of(split.file, view, _spans(split, view, query, where), base=base)
+    _check_query(query)
+    with live_survey(disk, path, examine_bytes=0) as found:
+        for split in _splits(found, query):
+            if where is not None and not (
+                where.file == split.file and where.touches(split.start, split.end - split.start)
+            ):
+                continue
+            view = _view(found.disk, path, split)
+            base = 0 if _is_whole(split.file) else split.start
+            yield from fields_of(split.file, view, _spans(split, view, query, where), base=base)
 
 
 def _is_whole(name: str) -> bool:
@@ -285,7 +296,11 @@ def _spans(split: Split, view: memoryview, query: EntryQuery, where: ByteRange |
 
 def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
     """Every byte of every file, field by field."""
-    found = survey(disk, path, examine_bytes=0)
+    with live_survey(disk, path, examine_bytes=0) as found:
+        yield from _explained(found, where)
+
+
+def _explained(found: Survey, where: ByteRange | None) -> Iterator[ByteField]:
     listing, machine = found.listing, found.machine
     described = [file.name for _, chain in sorted(machine.chains.items()) for file in chain]
     names = [name for name in described if name in listing.data]
@@ -295,7 +310,9 @@ def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iter
         if where is not None and where.file != name:
             continue
         file = machine.files.get(name)
-        view = file_view(disk, path, name, copy=_is_whole(name) or (file is not None and file.written))
+        view = file_view(
+            found.disk, found.path, name, copy=_is_whole(name) or (file is not None and file.written)
+        )
         if view is not None and len(view):
             yield from every_byte(name, view, _file_spans(found, name, view, where), where)
 
@@ -393,19 +410,28 @@ def _record_spans(
 
 def state(disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
     """Every session that waits, in the order of replay; now, or when an operation was the last one."""
-    found, until = state_survey(disk, path, as_of)
-    for pieces, order in merge(found, until):
-        yield from tables.state_batches(pieces, order)
+    until = _until(as_of)
+    with sound_survey(disk, path, examine_bytes=EXAMINE_BYTES) as now:
+        found = now if until is None else survey_at(now, until)
+        for pieces, order in merge(found, until):
+            yield from tables.state_batches(pieces, order)
 
 
 def state_survey(disk: Disk, path: str, as_of: Position | None) -> tuple[Survey, StateID | None]:
-    """The directory as it is, or was, for a state that can be told."""
+    """The directory as it is, or was, for tasks that read its files by their names."""
+    until = _until(as_of)
+
+    def look() -> Survey:
+        found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
+        found.refuse_damage()
+        return found
+
+    found = settled(disk, path, look)
+    return found if until is None else survey_at(found, until), until
+
+
+def _until(as_of: Position | None) -> StateID | None:
     if as_of is not None and len(as_of) != 2:
         raise UsageError("an mpy6a position has two parts", advice="Give TERM,INDEX, such as 3,17")
     tables.check_position(as_of)
-    found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
-    found.refuse_damage()
-    until = None if as_of is None else StateID(*as_of)
-    if until is not None:
-        found = survey_at(found, until)
-    return found, until
+    return None if as_of is None else StateID(*as_of)

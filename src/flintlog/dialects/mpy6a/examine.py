@@ -129,7 +129,7 @@ def _unreadable(found: Survey, file: File) -> Finding | None:
     size = found.listing.data.get(file.name, 0)
     if file.name not in found.listing.data:
         synced = file.length if found.behind is None else found.behind.synced[file.name]
-        if synced or (found.behind is None and not file.written):
+        if synced or (found.behind is None and file.name != found.created):
             return _short(file, 0, "the file is missing")
     if found.behind is not None:
         if size < found.behind.synced[file.name]:
@@ -200,7 +200,7 @@ def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] 
     damage = read.damage
     if damage is not None:
         code, message = damage.code, damage.message
-        if code == "record-order" and read.first is None:
+        if code == "record-order" and read.first is None and not damage.torn:
             code, message = "replay-bound", "the first session is due before the descriptor's bound"
         found.add(
             Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.disk import Disk
 
 SCRATCH_DATA = "data"
+_EVIDENCE_BYTES = 512
 _DESCRIBING = (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE)
 
 
@@ -33,11 +35,31 @@ class Listing:
 
 
 def is_ours(disk: Disk, path: str) -> bool:
-    """Does this directory hold descriptors or data files of ours?"""
+    """Does this directory hold data files of ours, or descriptors or a log in whose bytes that shows?"""
     if not disk.is_directory(path):
         return False
     listing = list_files(disk, path)
-    return bool(listing.data) or listing.described
+    telling = {lay.OPERATIONS_FILE: _is_log, lay.CHANGES_FILE: _is_log, lay.SNAPSHOT_FILE: _is_snapshot}
+    return bool(listing.data) or any(
+        name in listing.known and tells(disk.read(posixpath.join(path, name), _EVIDENCE_BYTES))
+        for name, tells in telling.items()
+    )
+
+
+def _is_log(head: bytes) -> bool:
+    try:
+        lay.read_log_header(head)
+    except MalformedError:
+        return False
+    return True
+
+
+def _is_snapshot(head: bytes) -> bool:
+    try:
+        lay.read_descriptor(head, 0)
+    except MalformedError:
+        return False
+    return True
 
 
 def list_files(disk: Disk, path: str) -> Listing:
@@ -61,6 +83,11 @@ def list_files(disk: Disk, path: str) -> Listing:
         else:
             foreign.append(name)
     return Listing(data, known, tuple(scratch), tuple(foreign))
+
+
+def mark_of(name: str) -> str:
+    """The scratch file that says: this data file is in the making, or going. A crash then leaves nothing to keep."""
+    return f"{SCRATCH_DATA}.{name}{lay.SCRATCH_SUFFIX}"
 
 
 def is_scratch(name: str) -> bool:

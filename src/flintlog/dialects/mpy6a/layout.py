@@ -38,7 +38,7 @@ from __future__ import annotations
 import re
 import struct
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ _STATE_ID = struct.Struct("<QQ")
 _LOG_HEADER = struct.Struct("<QQ")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-_NAME = re.compile(r"([1-9]\d*)@(\d{10})(?:-([1-9]\d*))?\.data", re.ASCII)
+_NAME = re.compile(r"([1-9]\d{0,9})@(\d{10})(?:-([1-9]\d{0,18}))?\.data", re.ASCII)
 
 
 class StateID(NamedTuple):
@@ -161,20 +161,25 @@ def read_u64(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
 # File names
 
 
-def data_name(delay: int, now: int, taken: Container[str]) -> str:
-    """The name of a file that begins at `now`: the UTC hour, and the first suffix that is free."""
+def data_name(delay: int, now: int, living: Iterable[str]) -> str:
+    """The name of a file that begins at `now`: the UTC hour, and a suffix behind those of living files of that hour."""
     name = f"{delay}@{time.strftime('%Y%m%d%H', time.gmtime(now))}.data"
-    return name_behind(name, taken) if name in taken else name
+    stem = name_key(name)[:2]
+    return name_behind(name, living) if any(name_key(other)[:2] == stem for other in living) else name
 
 
-def name_behind(name: str, taken: Container[str]) -> str:
-    """The first free name with a later suffix."""
+def name_behind(name: str, living: Iterable[str]) -> str:
+    """The name of the same delay and hour behind this one and all living ones."""
+    delay, hour, number = name_key(name)
+    numbers = [key[2] for other in living if (key := name_key(other))[:2] == (delay, hour)]
+    return f"{delay}@{hour}-{max(number, *numbers, 0) + 1}.data"
+
+
+def name_key(name: str) -> tuple[int, str, int]:
+    """Delay, hour and suffix of a data file: those of one delay are named in this order."""
     match = _NAME.fullmatch(name)
     assert match is not None
-    number = int(match[3] or 0) + 1
-    while (found := f"{match[1]}@{match[2]}-{number}.data") in taken:
-        number += 1
-    return found
+    return int(match[1]), match[2], int(match[3] or 0)
 
 
 def parse_name(name: str) -> int | None:

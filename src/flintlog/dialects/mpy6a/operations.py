@@ -269,15 +269,22 @@ def _read_store(body: memoryview) -> Operation:
     return Store(session, delay, replay_time)
 
 
+def _records(body: memoryview, at: int, count: int = 1) -> memoryview:
+    """The rest of a payload, which has room for at least so many records."""
+    if not 0 < count * lay.RECORD_SIZE_MIN <= len(body) - at:
+        raise MalformedError("records", f"{count} records do not stand in {len(body) - at} bytes")
+    return body[at:]
+
+
 def _read_put(body: memoryview) -> Operation:
     delay, at = lay.read_u32(body, 0)
     count, at = lay.read_uvarint(body, at)
-    return Put(delay, count, body[at:])
+    return Put(delay, count, _records(body, at, count))
 
 
 def _read_take(body: memoryview) -> Operation:
     place, at = _read_place(body, 0)
-    return Take(place, bytes(body[at:]))
+    return Take(place, bytes(_records(body, at)))
 
 
 def _read_finish(body: memoryview) -> Operation:
@@ -289,12 +296,12 @@ def _read_finish(body: memoryview) -> Operation:
 def _read_again(body: memoryview) -> Operation:
     place, at = _read_place(body, 0)
     delay, at = lay.read_u32(body, at)
-    return Again(place, delay, body[at:])
+    return Again(place, delay, _records(body, at))
 
 
 def _read_exhaust(body: memoryview) -> Operation:
     place, at = _read_place(body, 0)
-    return Exhaust(place, body[at:])
+    return Exhaust(place, _records(body, at))
 
 
 _READERS: dict[int, Callable[[memoryview], Operation]] = {

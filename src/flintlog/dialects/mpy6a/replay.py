@@ -186,6 +186,14 @@ class Machine:
         )
         return Base(len(self.sessions), self.exhausted, descriptors, tuple(finished)), opened
 
+    def copy(self) -> Machine:
+        """The same state, to be changed on its own."""
+        base, sessions = self.base()
+        copy = Machine.of(self.last, base, sessions)
+        for file in copy.files.values():
+            file.last_time = self.files[file.name].last_time
+        return copy
+
     def descriptors(self) -> list[Descriptor]:
         """In the order of creation."""
         return sorted((file.descriptor() for file in self.files.values()), key=lambda item: item.id)
@@ -200,16 +208,25 @@ class Machine:
         chain = self.chains.get(delay)
         return chain[-1].last_time if chain else 0
 
+    def is_spent(self, file: File) -> bool:
+        """May a file go: is it read to its end? The last name of a delay stays, so that none is given out twice."""
+        if file.written or file.offset < file.length:
+            return False
+        return file.name != max((other.name for other in self.chains[file.delay]), key=lay.name_key)
+
     # One operation
 
     def apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
         """Change the state; `MalformedError` when the operation does not fit it, and then nothing has changed."""
         if state_id <= self.last:
             raise MalformedError("order", f"it comes after {self.last}")
-        effects = self._apply(state_id, operation)
-        self.last = state_id
+        last = state_id
         if isinstance(operation, ops.Put):
-            self.last = state_id.following(operation.number - 1)
+            last = state_id.following(operation.number - 1)
+            if last.index > lay.UINT64_MAX or last < state_id:
+                raise MalformedError("number", f"{operation.number} sessions have no ids from {state_id} on")
+        effects = self._apply(state_id, operation)
+        self.last = last
         return effects
 
     def _apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
@@ -262,7 +279,7 @@ class Machine:
                     raise MalformedError(
                         "two-writers", f"the delay of {delay} s has a file that is being written"
                     )
-                name = lay.data_name(delay, now, self.files)
+                name = lay.data_name(delay, now, [file.name for file in self.chains.get(delay, ())])
                 replay = now + delay
                 self._add(File(name, delay, state_id, state_id, lay.WRITTEN, 0, 0, replay, replay))
                 return [event, Created(name)]
@@ -376,6 +393,8 @@ class Machine:
         if file is None:
             raise MalformedError("no-file", f"no file of the delay of {delay} s is being written")
         due = int.from_bytes(records[:8], "little")
+        if not 0 < due <= lay.TIME_MAX:
+            raise MalformedError("time", f"{due} is not a time in seconds")
         if due < file.last_time:
             raise MalformedError(
                 "time", f"{file.name} has sessions due at {file.last_time}, and these are due at {due}"

@@ -7,8 +7,9 @@ can leave at their end is torn, and nothing acknowledged stood there:
 
 - a record or event that the file's end cuts,
 - zeros up to the end,
-- a record whose replay time lacks its highest byte, or an event whose length is zero: that byte is written only
-  when everything behind it is durable, so it commits the whole write (see `store/note_files.py`),
+- a record whose replay time lacks its highest byte, with none behind it that are due at different times, or an
+  event whose length is zero: that byte is written only when everything behind it is durable, so it commits the
+  whole write (see `store/note_files.py`),
 - in `operations.log`, which has checksums, a bad event with no good one behind it, or with a sector of zeros before
   those, all within the size of one commit.
 
@@ -249,7 +250,11 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
         )
     torn = written and (
         (stop.reason == CUT and record_behind(buffer, at, before) < 0)
-        or (stop.reason in (ORDER, TIME) and lacks_commit(buffer, at, before))
+        or (
+            stop.reason in (ORDER, TIME, TERM)
+            and lacks_commit(buffer, at, before)
+            and _is_one_commit(buffer, at, before)
+        )
     )
     code, message, expected, found = _describe_record(buffer, stop, before)
     return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
@@ -259,6 +264,17 @@ def lacks_commit(buffer: memoryview, at: int, before: int) -> bool:
     """Does the highest byte of the replay time here wait to be written? It is the last of a write to arrive."""
     time = le64(buffer, at)
     return before > 0 and time < 1 << 8 * ((before.bit_length() - 1) // 8)
+
+
+def _is_one_commit(buffer: memoryview, at: int, before: int) -> bool:
+    """Can everything from `at` on be one write? Its records are due at the same time."""
+    begin = record_behind(buffer, at, before)
+    if begin < 0:
+        return True
+    due = le64(buffer, begin)
+    return all(
+        (records.replay_time == due).all() for records, _ in record_batches(buffer, begin, ordered=False)
+    )
 
 
 def _describe_record(buffer: memoryview, stop: Stop, before: int) -> tuple[str, str, str, str]:

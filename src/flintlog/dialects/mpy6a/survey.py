@@ -9,17 +9,20 @@ Without one the note's rule holds: the snapshot, then the change log, then the e
 
 from __future__ import annotations
 
+import errno
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.live import ChangedError, holding, settled
 from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.content import Content, view_of
-from flintlog.dialects.mpy6a.files import Listing, list_files
+from flintlog.dialects.mpy6a.files import Listing, list_files, mark_of
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import (
@@ -34,9 +37,13 @@ from flintlog.dialects.mpy6a.replay import (
 )
 from flintlog.dialects.mpy6a.scan import Events, LogScan
 from flintlog.disk import Disk
-from flintlog.errors import DamageError, RefusedError
+from flintlog.errors import DamageError, DiskError, RefusedError
 
-_LOOKS_MAX = 8
+_LOOKS_MAX = 20
+_PAUSE_SECONDS = 0.001
+_BASE_HEAD_BYTES = 48
+_BASE_BYTES_MAX = 1 << 20
+_CLOSE = "Try again, or close the store that writes here"
 
 
 @dataclass(slots=True)
@@ -82,9 +89,13 @@ class Survey:
     entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
     waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
     described: dict[str, int] = field(default_factory=dict)  # how long the files of the snapshot were: synced
-    leftovers: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()  # data files that no descriptor names
+    unexplained: tuple[str, ...] = ()  # those of them of which nothing says why they are there
+    deleted: set[str] = field(default_factory=set)  # what the log that decides says to be gone
+    created: str | None = None  # the file that the last change of the note's files created
     first: StateID | None = None  # the oldest position that the logs reach back to
     newest_term: int = 0  # of the sessions in files that are written
+    readable: bool = False  # do the logs say which files there are?
     _contents: dict[str, Content] = field(default_factory=dict)
 
     @property
@@ -130,14 +141,74 @@ def survey(
     """Look at a directory. Data files are examined from the newest on, up to `examine_bytes` in all.
 
     The last file of every chain is always examined: a writer must know where it ends. A `reader` reads all of them.
+    Whoever may look at a directory that is written to takes `live_survey`.
     """
     for _ in range(_LOOKS_MAX):
-        before = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
-        found = _look(disk, path, examine_bytes, progress or disk.progress, reader)
-        after = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
-        if (before and before.identity) == (after and after.identity):
-            break  # otherwise a live store made a checkpoint meanwhile
-    return found
+        before = _moment(disk, path)
+        found = _read(disk, path)
+        if _moment(disk, path) == before:
+            return _examined(found, examine_bytes, progress or disk.progress, reader)
+    raise ChangedError("the directory changes while it is read", file=path, advice=_CLOSE)
+
+
+@contextmanager
+def live_survey(
+    disk: Disk, path: str, *, examine_bytes: int | None = None, progress: Progress | None = None
+) -> Iterator[Survey]:
+    """A look at a directory that may be written to: what it held at one moment. Inside, its files can be read."""
+    for attempt in range(_LOOKS_MAX):
+        before = _moment(disk, path)
+        with holding(disk, path) as held:
+            found = _read(held, path)
+            if _moment(disk, path) == before:
+                yield _examined(found, examine_bytes, progress or disk.progress, None)
+                return
+        disk.pause(_PAUSE_SECONDS * attempt)
+    raise ChangedError("the directory changes faster than it can be read", file=path, advice=_CLOSE)
+
+
+@contextmanager
+def sound_survey(disk: Disk, path: str, *, examine_bytes: int) -> Iterator[Survey]:
+    """The same of a directory that would open; one that would not is refused."""
+    with ExitStack() as stack:
+
+        def look() -> Survey:
+            with ExitStack() as looking:
+                found = looking.enter_context(live_survey(disk, path, examine_bytes=examine_bytes))
+                found.refuse_damage()
+                stack.push(looking.pop_all())
+            return found
+
+        yield settled(disk, path, look)
+
+
+def _moment(disk: Disk, path: str) -> object:
+    """What stays the same while the files of a directory fit together.
+
+    With an operation log that is its checkpoint: everything behind it stands in the log. Without one it is everything.
+    """
+    try:
+        log = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
+        if log is not None:
+            head = disk.read(posixpath.join(path, lay.OPERATIONS_FILE), _BASE_HEAD_BYTES)
+            return disk.read(posixpath.join(path, lay.OPERATIONS_FILE), _base_end(head))
+        listing = list_files(disk, path)
+        size = listing.known.get(lay.SNAPSHOT_FILE)
+        snapshot = None if size is None else disk.read(posixpath.join(path, lay.SNAPSHOT_FILE), size)
+    except DiskError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return object()  # it went meanwhile: no other moment is the same
+    return listing.data, listing.known, snapshot
+
+
+def _base_end(head: bytes) -> int:
+    """Where the checkpoint of an operation log ends."""
+    try:
+        size, at = lay.read_uvarint(head, lay.LOG_HEADER_SIZE + lay.EVENT_HEADER_SIZE)
+    except MalformedError:
+        return len(head)
+    return min(at + size, _BASE_BYTES_MAX)
 
 
 def survey_at(now: Survey, position: StateID) -> Survey:
@@ -179,13 +250,8 @@ def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> No
         )
 
 
-def _look(
-    disk: Disk,
-    path: str,
-    examine_bytes: int | None,
-    progress: Progress,
-    reader: examine.Reader | None,
-) -> Survey:
+def _read(disk: Disk, path: str) -> Survey:
+    """The names, and what the logs say of them."""
     found = Survey(disk, path, list_files(disk, path))
     try:
         if lay.OPERATIONS_FILE in found.listing.known:
@@ -199,16 +265,47 @@ def _look(
                 expected=f"{lay.SNAPSHOT_FILE} or {lay.CHANGES_FILE}",
                 found="neither",
             )
+        found.readable = True
     except DamageError as error:
         found.findings.append(damage_finding(error))
+    return found
+
+
+def _examined(
+    found: Survey, examine_bytes: int | None, progress: Progress, reader: examine.Reader | None
+) -> Survey:
+    """The data files against what the logs say."""
+    if not found.readable:
         return found
     examine.sort_chains(found)
     examine.examine(found, examine_bytes, progress, reader)
     examine.compare_exhausted(found)
-    found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
-    for name in found.leftovers:
-        found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
+    _sort_leftovers(found)
     return found
+
+
+def _sort_leftovers(found: Survey) -> None:
+    """Data files that no descriptor names: left by what was deleted or unfinished, or described by what is lost."""
+    found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
+    found.unexplained = tuple(
+        name
+        for name in found.leftovers
+        if name not in found.deleted and mark_of(name) not in found.listing.scratch
+    )
+    for name in found.leftovers:
+        records = 0
+        if name in found.unexplained:
+            records = len(scan.scan_records(found.view(name), limit=1)[0])
+        if records:
+            found.add(
+                Severity.CORRUPT,
+                "file-undescribed",
+                "the file has sessions, and nothing describes it or says that it is gone",
+                name,
+                offset=0,
+            )
+        else:
+            found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
 
 
 # The note's rule: snapshot, change log
@@ -261,8 +358,11 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
             if state_id <= previous:
                 raise MalformedError("order", f"it comes after {previous}")
             previous = state_id
-            if state_id <= snapshot:
-                continue  # the snapshot has it: a crash came before the log was emptied
+            if state_id <= snapshot:  # the snapshot has it: a crash came before the log was emptied
+                with suppress(MalformedError):
+                    change = lay.read_change(_payload(view, log.events, row))
+                    found.deleted |= {change.name} if isinstance(change, lay.Delete) else set()
+                continue
             change = lay.read_change(_payload(view, log.events, row))
             changes.append((row, state_id, change))
             if isinstance(change, lay.Delete):
@@ -270,6 +370,9 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
     for row, state_id, change in changes:
         if until is not None and state_id > until:
             break
+        name = None if isinstance(change, lay.Create) else change.name
+        if name is not None and name not in machine.files and row < deleted.get(name, -1):
+            continue  # the snapshot knows already that it is deleted: a crash came before the log was emptied
         with _At(lay.CHANGES_FILE, log.events, row):
             if isinstance(change, lay.Shift | lay.StopWriting):
                 file = machine.files.get(change.name)
@@ -279,7 +382,11 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
                     file.length = max(
                         file.length, file.offset + change.size
                     )  # the file is gone, and its length too
-            machine.apply(state_id, change)
+            effects = machine.apply(state_id, change)
+            found.created = next((item.name for item in effects if isinstance(item, Created)), None)
+            if isinstance(change, lay.Delete):
+                found.deleted.add(change.name)
+                found.described.pop(change.name, None)
     for file in machine.files.values():
         _measure(found, file)
 
@@ -339,6 +446,8 @@ def _payload(view: memoryview, events: Events, row: int) -> memoryview:
 
 
 def _read_operations(found: Survey, until: StateID | None = None) -> None:
+    # The note's files are written behind the log, so whoever reads them first never finds them ahead of it.
+    note = {name: found.view(name) for name in (lay.SNAPSHOT_FILE, lay.CHANGES_FILE)}
     view = found.view(lay.OPERATIONS_FILE)
     log = found.log = _scan(found, view, checked=True)
     if not len(log.events):
@@ -374,16 +483,17 @@ def _read_operations(found: Survey, until: StateID | None = None) -> None:
         with _At(lay.OPERATIONS_FILE, log.events, row):
             operation = ops.decode(_payload(view, log.events, row))
             found.behind.note(found.machine.apply(state_id, operation))
+            found.deleted |= {operation.name} if isinstance(operation, lay.Delete) else set()
     damaged = any(item.severity is Severity.CORRUPT for item in found.findings)
     if not damaged:  # otherwise the note's files may well know more
-        _compare_note(found)
+        _compare_note(found, note)
 
 
-def _compare_note(found: Survey) -> None:
+def _compare_note(found: Survey, note: dict[str, memoryview]) -> None:
     """The note's files can be behind the operation log, never ahead."""
     for name, latest in ((lay.SNAPSHOT_FILE, _latest_of_snapshot), (lay.CHANGES_FILE, _latest_of_changes)):
         try:
-            newest = latest(found.view(name)) if name in found.listing.known else None
+            newest = latest(note[name]) if name in found.listing.known else None
         except (DamageError, MalformedError) as problem:
             found.add(
                 Severity.REPAIRABLE,
@@ -394,7 +504,7 @@ def _compare_note(found: Survey) -> None:
             continue
         if newest is None or newest <= found.machine.last:
             continue
-        if name == lay.CHANGES_FILE and not continues(found):
+        if name == lay.CHANGES_FILE and not continues(found, note[name]):
             found.add(
                 Severity.REPAIRABLE,
                 "note-behind",
@@ -411,10 +521,9 @@ def _compare_note(found: Survey) -> None:
             )
 
 
-def continues(found: Survey) -> bool:
-    """Does the change log begin with what the operation log says since its checkpoint?"""
+def continues(found: Survey, view: memoryview) -> bool:
+    """Does this change log begin with what the operation log says since its checkpoint?"""
     assert found.behind is not None
-    view = found.view(lay.CHANGES_FILE)
     events = scan.scan_log(view, checked=False).events
     told = found.behind.changes
     return len(told) <= len(events) and all(

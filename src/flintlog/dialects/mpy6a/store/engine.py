@@ -8,22 +8,23 @@ the note's files follow unsynced. Without one the note's files are written with 
 from __future__ import annotations
 
 import posixpath
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.files import mark_of
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Bytes, Operation
 from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
 from flintlog.dialects.mpy6a.store.note_files import NoteFiles
 from flintlog.dialects.mpy6a.store.operation_log import OperationLog
 from flintlog.dialects.mpy6a.survey import Survey, survey
-from flintlog.disk import Disk, FailStop, take_lock
+from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
@@ -54,14 +55,14 @@ class Engine:
         self.disk = disk
         self.path = path
         self.strict = strict
-        self.lock = threading.RLock()
-        self.failstop = FailStop(path)
+        self.failstop = FailStop(path, after)
+        self.lock = threads.StoreLock(self.failstop, reentrant=True)
         self._log_bytes = log_bytes
         self._after = after
         self._files = NoteFiles(disk, path)
         self._log = None if strict else OperationLog(disk, path, reserve_bytes=reserve_bytes)
         self._group: GroupCommit[Work] = GroupCommit(self._flush)
-        self._checkpointing = threading.Lock()
+        self._checkpointing = threads.lock()  # taken before `lock`
         refuse_backup(disk, path)
         disk.make_passing_directory(path)
         self._lock_file = take_lock(disk, path, "read", path)
@@ -86,8 +87,10 @@ class Engine:
         )
         # Names that a dead process left unsynced must not vanish under what is built on them.
         self.disk.sync_ancestors(self.path)
-        for name in found.listing.scratch:
+        marks = {mark_of(name) for name in found.leftovers}
+        for name in set(found.listing.scratch) - marks:
             self.disk.unlink(posixpath.join(self.path, name))
+        self._files.keep(found.unexplained)
         if found.behind is not None:
             self._open_behind(found)
         else:
@@ -95,6 +98,8 @@ class Engine:
             self._files.remove(found.leftovers)
             if self._log is not None:
                 self._begin_log()
+        for name in marks.intersection(found.listing.scratch):  # behind the files that they explain
+            self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
 
     def _next_term(self, found: Survey) -> int:
@@ -186,24 +191,26 @@ class Engine:
             due = self._files.changes_end > self._log_bytes
         else:
             due = self._log.end > self._log_bytes or self._log.events > _EVENTS_MAX
-        if due and self._checkpointing.acquire(blocking=False):
-            try:
-                self._checkpoint(beside=True)
-            finally:
-                self._checkpointing.release()
+        if not due or self.failstop.closed:
+            return
+        with DEFERRED:
+            if self._checkpointing.acquire(blocking=False):
+                try:
+                    if self._log is not None:
+                        self._group.drain()
+                    self._checkpoint()
+                finally:
+                    self._checkpointing.release()
 
     def checkpoint(self) -> None:
         """Bring the note's files up to date, and begin the logs anew."""
-        with self._checkpointing:
-            self._checkpoint(beside=False)
-
-    def _checkpoint(self, *, beside: bool) -> None:
-        if beside and self._log is not None:
-            self._group.drain()
-        with self.lock:
+        self.failstop.check()
+        with DEFERRED, self._checkpointing, self.lock:
             self.failstop.check()
-            if self._log is None:
-                self._mark_snapshot()
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        with self.lock:
             self._group.drain()
             with self.failstop.guard():
                 self._write_state()
@@ -213,12 +220,26 @@ class Engine:
 
         The checkpoint decides: before it new files are leftovers, behind it those that are `gone`.
         """
+        gone = list(gone)
         self._group.drain()
         with self.failstop.guard():
+            self._files.announce(gone)
             self.machine = machine
             self._write_state()
             self._files.remove(gone)
+            self._files.withdraw()
         self._show_all()
+
+    def abandon(self, names: Iterable[str]) -> None:
+        """What was announced does not come: these files go. The lock is held."""
+        with self.failstop.guard():
+            self._files.remove(names)
+            self._files.withdraw()
+
+    def announce(self, name: str) -> None:
+        """A data file of this name is about to be written, which counts with the next `rebase`. The lock is held."""
+        with self.failstop.guard():
+            self._files.announce([name])
 
     def _write_state(self) -> None:
         """The log decides first, so that the note's files are never ahead of it."""
@@ -226,34 +247,28 @@ class Engine:
             self._begin_log()
         self._files.snapshot(self.machine.descriptors(), self.machine)
 
-    def _mark_snapshot(self) -> None:
-        """Let a live file be the last that was touched.
-
-        A crash may come between the new snapshot and the empty log. The log is then skipped up to the greatest state
-        id in the snapshot, and a file that was deleted has none there.
-        """
-        files = self.machine.files.values()
-        if files and max(file.last_id for file in files) < self.machine.last:
-            work = Work()
-            newest = max(files, key=lambda file: file.last_id)
-            self.do(work, lay.Shift(newest.name, 0))
-            self._group.submit(work)
-
     # Closing
 
     def close(self) -> None:
-        """Write what was handed in; with an operation log the note's files are then complete."""
+        """Write what was handed in; the snapshot then tells how long every file is."""
+        with self.lock.closing() as mine:
+            if mine:
+                with self._checkpointing:
+                    self._close()
+
+    def _close(self) -> None:
         try:
             if not self.failstop.failed:
                 self._group.drain()
-                if self._log is not None and self._log.events:
-                    self.checkpoint()
+                if self._files.written if self._log is None else self._log.events:
+                    self._checkpoint()
         finally:
-            self.failstop.close()
-            self._files.close()
-            if self._log is not None:
-                self._log.close()
-            self._lock_file.close()
+            with self.lock:
+                self.failstop.end()
+                self._files.close()
+                if self._log is not None:
+                    self._log.close()
+                self._lock_file.close()
 
     def log_view(self) -> memoryview:
         """The operation log as it is on disk. The lock is held."""

@@ -1,9 +1,9 @@
 """Two stores that become equal: operations by state id, or the files themselves where those are gone.
 
 A follower asks with its `Progress`. While the leader's operation log reaches back that far, the answer is
-`Operations`. Otherwise the leader ships what differs, in the order in which it last changed: of a file the records
-that are missing, then its descriptor; of a session that is open all of it. `Settled` comes last, and with it the
-follower is where the leader was when it was asked.
+`Operations`. Otherwise the leader says where it is (`Ahead`) and ships what differs, in the order in which it last
+changed: of a file the records that are missing, then its descriptor; of a session that is open all of it. `Settled`
+comes last, and with it the follower is where the leader was when it was asked. What comes twice changes nothing.
 
 The bytes travel as the application likes: every item is a plain tuple.
 """
@@ -11,19 +11,20 @@ The bytes travel as the application likes: every item is a plain tuple.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from flintlog.core.group_commit import Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.files import list_files
 from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Base, Open, Operation, Place
 from flintlog.dialects.mpy6a.replay import Machine
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import GapError
-from flintlog.disk import Disk, File
+from flintlog.disk import Disk, File, interruptible
 from flintlog.errors import RefusedError
 
 _CHUNK = 1 << 20
@@ -42,6 +43,12 @@ class Operations(NamedTuple):
 
     after: StateID
     events: tuple[bytes, ...]
+
+
+class Ahead(NamedTuple):
+    """The beginning: where the leader is. A store that is there already leaves out what follows."""
+
+    last: StateID
 
 
 class Records(NamedTuple):
@@ -73,7 +80,7 @@ class Settled(NamedTuple):
     exhausted: int
 
 
-Item = Operations | Records | Description | Opened | Settled
+Item = Operations | Ahead | Records | Description | Opened | Settled
 
 
 # The leader's side
@@ -131,6 +138,7 @@ class Shipment:
 
     def items(self) -> Iterator[Item]:
         try:
+            yield Ahead(self._settled.last)
             for _, part, begin in self._parts:
                 if isinstance(part, Open):
                     yield Opened(part)
@@ -155,9 +163,12 @@ def receive(engine: Engine, items: Iterable[Item]) -> None:
     """Take what a leader gives. The lock is held."""
     arrival = Arrival(engine)
     try:
-        for item in items:
+        for item in interruptible(items):
             if isinstance(item, Operations):
                 engine.wait(apply(engine, item))
+            elif isinstance(item, Ahead):
+                if item.last <= engine.machine.last:
+                    return
             elif isinstance(item, Settled):
                 machine, gone = arrival.settle(item)
                 engine.rebase(machine, gone)
@@ -179,19 +190,26 @@ def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:
         )
     arrived = [item for item in arrived if item[0] > last]
     check_order(last, arrived)
+    if len(arrived) > 1:  # one that does not fit changes nothing anyway
+        _fit(engine, engine.machine.copy().apply, arrived)
     work = Work()
-    try:
-        for state_id, operation in arrived:
-            engine.do(work, operation, state_id)
-    except MalformedError as problem:
-        raise GapError(
-            f"operation {state_id} does not fit: {problem.message}",
-            file=engine.path,
-            advice="The two stores have different histories: begin with an empty directory",
-        ) from problem
-    finally:
-        ticket = engine.submit(work)
-    return ticket
+    _fit(engine, lambda state_id, operation: engine.do(work, operation, state_id), arrived)
+    return engine.submit(work)
+
+
+def _fit(
+    engine: Engine, do: Callable[[StateID, Operation], object], operations: list[tuple[StateID, Operation]]
+) -> None:
+    """Do all of them; refuse where one does not fit what the store has."""
+    for state_id, operation in operations:
+        try:
+            do(state_id, operation)
+        except MalformedError as problem:
+            raise GapError(
+                f"operation {state_id} does not fit: {problem.message}",
+                file=engine.path,
+                advice="The two stores have different histories: begin with an empty directory",
+            ) from problem
 
 
 def read_event(event: bytes) -> tuple[StateID, Operation]:
@@ -201,11 +219,33 @@ def read_event(event: bytes) -> tuple[StateID, Operation]:
         size, at = lay.read_uvarint(view, lay.EVENT_HEADER_SIZE)
         if at + size != len(view) or not ops.is_whole(view):
             raise MalformedError("checksum", "its checksum does not fit")
-        return lay.read_state_id(view, 0), ops.decode(view[at:])
+        operation = ops.decode(view[at:])
+        _check_records(operation)
+        return lay.read_state_id(view, 0), operation
     except MalformedError as problem:
         raise RefusedError(
             f"an operation arrived damaged: {problem.message}", advice="Send it again"
         ) from problem
+
+
+def _check_records(operation: Operation) -> None:
+    """Are its records whole, as many as it says, and all due at the same time?"""
+    number: int | None
+    if isinstance(operation, ops.Take):
+        records, number, together = memoryview(operation.record), 1, False
+    elif isinstance(operation, ops.Put | ops.Again | ops.Exhaust):
+        records = memoryview(operation.records)
+        number = operation.number if isinstance(operation, ops.Put) else None
+        together = not isinstance(operation, ops.Exhaust)
+    else:
+        return
+    count = 0
+    for found, stop in scan.record_batches(records, ordered=False):  # noqa: B007
+        count += len(found)
+        if together and (found.replay_time != int.from_bytes(records[:8], "little")).any():
+            raise MalformedError("records", "its records are due at different times")
+    if stop is None or not stop.good or (number is not None and count != number):
+        raise MalformedError("records", f"it has {count} whole records in {len(records)} bytes")
 
 
 def check_order(last: StateID, operations: list[tuple[StateID, Operation]]) -> None:
@@ -284,8 +324,9 @@ class Arrival:
                 for name, file in self._files.items():
                     if name in self._own or name == lay.EXHAUSTED_FILE:
                         file.truncate(self._length(name))
-                    else:
-                        self._engine.disk.unlink(posixpath.join(self._engine.path, name))
+            self._engine.abandon(
+                name for name in self._files if lay.parse_name(name) and name not in self._own
+            )
         self._close()
 
     def _close(self) -> None:
@@ -312,6 +353,8 @@ class Arrival:
                 f"{name} goes on at byte {self._end(name)}, not at {offset}",
                 advice="The two stores have different histories: begin with an empty directory",
             )
+        if name not in self._files and name not in self._own and name != lay.EXHAUSTED_FILE:
+            self._engine.announce(name)
         with self._engine.failstop.guard():
             file = self._files.get(name)
             if file is None:
@@ -324,7 +367,8 @@ class Arrival:
     def _make_way(self, name: str) -> None:
         """The leader gave this name out again: until the end the follower's own file has another one."""
         engine = self._engine
-        other = lay.name_behind(name, {*engine.machine.files, *engine.disk.list(engine.path)})
+        other = lay.name_behind(name, [*engine.machine.files, *list_files(engine.disk, engine.path).data])
+        engine.announce(other)
         with engine.failstop.guard():
             engine.disk.link(posixpath.join(engine.path, name), posixpath.join(engine.path, other))
             engine.disk.sync_directory(engine.path)

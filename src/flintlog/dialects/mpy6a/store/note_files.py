@@ -10,15 +10,19 @@ creation of a file before its first record, the change that deletes a file befor
 checksums. So that a write which arrives in part cannot be taken for a whole one, it is made in two steps with a
 sync between: everything but one byte, without which the first record or event is none, and then that byte. In a
 record it is the highest byte of the replay time (without it the record would be due before its predecessor); in
-an event the payload's length.
+an event the payload's length. Records of one write are due at the same time: behind a record without that byte no
+other time can stand.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.files import mark_of
 from flintlog.dialects.mpy6a.layout import Descriptor
 from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import Created, Effect, Logged, Machine, Removed, SetAside, Written
@@ -40,7 +44,9 @@ class NoteFiles:
         self._names_dirty = False
         self._frame = _FRAME
         self._changes: File | None = None
+        self._announced: list[str] = []
         self.changes_end = 0
+        self.written = False  # since the last snapshot
 
     # Opening
 
@@ -52,6 +58,9 @@ class NoteFiles:
                 self._make_equal(file.name, behind.synced[file.name], tail, file.length)
         if found.listing.known.get(lay.EXHAUSTED_FILE, 0) != found.machine.exhausted or behind.set_aside:
             self._make_equal(lay.EXHAUSTED_FILE, behind.exhausted, behind.set_aside, found.machine.exhausted)
+        self.keep(
+            item.file for item in found.findings if item.code == "note-behind" and item.file is not None
+        )
         snapshot = lay.encode_snapshot(behind.descriptors)
         if found.view(lay.SNAPSHOT_FILE) != snapshot:
             self._publish(lay.SNAPSHOT_FILE, snapshot)
@@ -65,24 +74,30 @@ class NoteFiles:
         """Cut what is torn, and make durable what was read: nobody may build on what a crash could take."""
         for file in found.machine.files.values():
             if file.written:
-                handle = self._handle(file.name)
-                if handle.size() != file.length:
-                    handle.truncate(file.length)
-                handle.sync()
+                self._cut(self._handle(file.name), file.length).sync()
         if lay.EXHAUSTED_FILE in found.listing.known:
-            handle = self._handle(lay.EXHAUSTED_FILE)
-            handle.truncate(found.machine.exhausted)
-            handle.sync()
+            self._cut(self._handle(lay.EXHAUSTED_FILE), found.machine.exhausted).sync()
         if found.log is None:
             self.begin_changes()
         else:
             end = found.log.end
             self._open_changes(end, found.log.frame)
             assert self._changes is not None
-            if self._changes.size() != end:
-                self._changes.truncate(end)
-            self._changes.sync()
+            self._cut(self._changes, end).sync()
         self._sync_names()
+
+    def _cut(self, file: File, size: int) -> File:
+        """Cut what was never acknowledged; a copy of it stays."""
+        if file.size() != size:
+            keep_cut(self._disk, self._directory, file, size)
+            file.truncate(size)
+        return file
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Copy files that are about to go."""
+        for name in names:
+            with self._disk.open(self._path(name)) as file:
+                keep_cut(self._disk, self._directory, file, 0)
 
     def remove(self, names: Iterable[str]) -> None:
         """Files that no descriptor names. Durable: their names may be given out again."""
@@ -93,10 +108,12 @@ class NoteFiles:
     def _make_equal(self, name: str, synced: int, tail: Sequence[Bytes], length: int) -> None:
         handle = self._handle(name)
         missing = b"".join(tail)
-        if missing and handle.pread(len(missing), synced) != missing:
+        there = handle.pread(len(missing), synced)
+        if there != missing:
+            if not missing.startswith(there):
+                keep_cut(self._disk, self._directory, handle, synced)
             handle.pwrite(missing, synced)
-        if handle.size() != length:
-            handle.truncate(length)
+        self._cut(handle, length)
         self._dirty.add(name)
 
     # Writing
@@ -126,22 +143,21 @@ class NoteFiles:
 
     def write_synced(self, effects: Iterable[Effect]) -> None:
         """Carry out effects, durable on return and in an order that a crash can cut anywhere."""
+        self.written = True
         records: dict[str, list[Written | SetAside]] = {}
         events: list[bytes] = []
         created: set[str] = set()
         for effect in effects:
             match effect:
                 case Written(file, _, _):
-                    name = file.name
-                    if name in created:
-                        self._settle(records, events, created)
-                    records.setdefault(name, []).append(effect)
+                    records.setdefault(file.name, []).append(effect)
                 case SetAside(_, _):
                     records.setdefault(lay.EXHAUSTED_FILE, []).append(effect)
                 case Logged(event):
                     events.append(event)
                 case Created(name):
-                    created.add(name)
+                    created.add(name)  # before any later event: a file that is missing was created last
+                    self._settle(records, events, created)
                 case Removed(name):
                     self._settle(records, events, created)
                     self._remove(name)
@@ -163,10 +179,17 @@ class NoteFiles:
         created.clear()
 
     def _write_records(self, records: dict[str, list[Written | SetAside]]) -> None:
+        """Records of one file that are due together are one commit: its time tells what is torn off."""
+        left = {name: [list(group) for _, group in groupby(pieces, _due)] for name, pieces in records.items()}
+        while left:
+            self._commit({name: groups.pop(0) for name, groups in left.items()})
+            left = {name: groups for name, groups in left.items() if groups}
+
+    def _commit(self, records: dict[str, list[Written | SetAside]]) -> None:
         commits: list[tuple[str, int, bytes]] = []
         for name, pieces in records.items():
             data = bytearray(b"".join(piece.data for piece in pieces))
-            commit = (int.from_bytes(data[:8], "little").bit_length() + 7) // 8 - 1
+            commit = (_due(pieces[0]).bit_length() + 7) // 8 - 1
             handle, offset = self._handle(name), pieces[0].offset
             commits.append((name, offset + commit, bytes(data[commit : commit + 1])))
             data[commit] = 0
@@ -208,6 +231,7 @@ class NoteFiles:
         """Put descriptors in the place of the old snapshot, then begin the change log anew."""
         self._publish(lay.SNAPSHOT_FILE, lay.encode_snapshot(descriptors))
         self.begin_changes()
+        self.written = False
         for name in [name for name in self._open_files if name != lay.EXHAUSTED_FILE]:
             known = machine.files.get(name)
             if known is None or not known.written:
@@ -220,6 +244,19 @@ class NoteFiles:
         self._open_changes(len(header), _FRAME)
 
     # Names
+
+    def announce(self, names: Iterable[str]) -> None:
+        """Say that these data files are in the making, or going, before anything of that can be seen after a crash."""
+        for name in names:
+            self._disk.open(self._path(mark_of(name)), "create").close()
+            self._announced.append(name)
+        self._sync_names()
+
+    def withdraw(self) -> None:
+        """What was announced is done."""
+        for name in self._announced:
+            self._disk.unlink(self._path(mark_of(name)))
+        self._announced.clear()
 
     def _sync_names(self) -> None:
         self._disk.sync_directory(self._directory)
@@ -272,3 +309,7 @@ class NoteFiles:
             self._close(name)
         if self._changes is not None:
             self._changes.close()
+
+
+def _due(piece: Written | SetAside) -> int:
+    return int.from_bytes(piece.data[:8], "little")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import StateID
@@ -34,9 +35,10 @@ class OperationLog:
         self._reserved = 0  # the file reaches up to here
 
     def open(self, end: int, events: int) -> None:
-        """Go on behind `end`: what stands there is cut, and what was read is made durable."""
+        """Go on behind `end`: what stands there is kept aside and cut, and what was read is made durable."""
         self._file = self._disk.open(self._path, "write")
         if self._file.size() != end:
+            keep_cut(self._disk, posixpath.dirname(self._path), self._file, end)
             self._file.truncate(end)
         self._file.sync()
         self.end = self._reserved = end

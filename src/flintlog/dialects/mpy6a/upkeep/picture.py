@@ -7,7 +7,7 @@ from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.replay import File
-from flintlog.dialects.mpy6a.survey import Behind, Survey, survey, survey_at
+from flintlog.dialects.mpy6a.survey import Behind, Survey, sound_survey, survey_at
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
 
@@ -18,11 +18,14 @@ def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
     Of each data file the beginning is copied that was synced by the checkpoint; what came since is in the operation
     log, and so are the events of the change log. So it does not matter how far the writer is with those files.
     """
-    found = survey(disk, path, examine_bytes=0)
-    found.refuse_damage()
-    if found.behind is None:
-        return _strict(found, as_of)
-    now = found
+    with sound_survey(disk, path, examine_bytes=0) as found:
+        return _picture(found, path, as_of)
+
+
+def _picture(now: Survey, path: str, as_of: Position | None) -> Picture:
+    if now.behind is None:
+        return _strict(now, as_of)
+    found = now
     if as_of is not None:
         if len(as_of) != 2:
             raise UsageError("an mpy6a position is a term and an index", advice="Write 3,17")

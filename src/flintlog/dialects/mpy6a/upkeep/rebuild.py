@@ -7,6 +7,7 @@ then read from their beginning. So sessions that were done with can come again; 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -102,8 +103,8 @@ def rebuild(found: Survey) -> Rebuild:
             _follow_note(found, made)
     for _, chain in sorted(made.machine.chains.items()):
         _rebuild_chain(made, chain)
-    if made.doubtful:
-        _adopt(made)
+    undescribed = {item.file for item in damaged if item.code == "file-undescribed"}
+    _adopt(made, set(found.listing.data) if made.doubtful else undescribed)
     _mend_chains(made, damaged)
     _number(made)
     _settle_sessions(made)
@@ -144,7 +145,7 @@ def _follow_note(found: Survey, made: Rebuild) -> None:
 
 def _continues(found: Survey) -> bool:
     try:
-        return continues(found)
+        return continues(found, found.view(lay.CHANGES_FILE))
     except MalformedError:
         return False
 
@@ -157,7 +158,7 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
     view = found.view(lay.CHANGES_FILE)
     end = len(view)
     while end:
-        machine = _copy(found.machine)
+        machine = found.machine.copy()
         probe = Survey(found.disk, found.path, found.listing, machine)
         try:
             read_changes(probe, view[:end], last)
@@ -171,14 +172,6 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
         break
     if end < len(view) and scan.zeros_from(view, end) > end:
         made.log_end = end
-
-
-def _copy(machine: Machine) -> Machine:
-    base, sessions = machine.base()
-    copy = Machine.of(machine.last, base, sessions)
-    for file in copy.files.values():
-        file.length = machine.files[file.name].length
-    return copy
 
 
 # Data files
@@ -240,11 +233,11 @@ def _rebuilt(
     return Rebuilt(file, view, saved, saved.time, size, adopted, lacks, file.offset, file.length)
 
 
-def _adopt(made: Rebuild) -> None:
-    """Files that nothing describes any more: whoever described them is damaged."""
+def _adopt(made: Rebuild, names: Container[str | None]) -> None:
+    """Files that nothing describes any more: what described them is damaged."""
     known = {item.name for item in made.files}
     for name, size in sorted(made.found.listing.data.items()):
-        if name in known or not size:
+        if name in known or name not in names or not size:
             continue
         delay = lay.parse_name(name)
         assert delay is not None

@@ -18,7 +18,7 @@ from flintlog.dialects.mpy6a.examine import read_records
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
-from flintlog.dialects.mpy6a.survey import Survey, survey
+from flintlog.dialects.mpy6a.survey import Survey, live_survey, survey
 from flintlog.dialects.mpy6a.waiting import next_replay
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
@@ -36,17 +36,22 @@ def inspect(disk: Disk, path: str) -> Inventory:
     """Files, roles, ranges; looks through as much as opening does."""
 
     def glance() -> Inventory:
-        return _inventory(survey(disk, path, examine_bytes=EXAMINE_BYTES))
+        with live_survey(disk, path, examine_bytes=EXAMINE_BYTES) as found:
+            return _inventory(found)
 
     return look(disk, path, glance, glance, _PASSING)
 
 
 def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
     """Every file, every record, every operation, and whether they fit together."""
-    reader = None if workers is None else partial(workers.map, read_records)
 
     def everything(progress: Progress = no_progress) -> Inventory:
-        return _inventory(survey(disk, path, progress=progress, reader=reader))
+        if workers is not None:
+            return _inventory(
+                survey(disk, path, progress=progress, reader=partial(workers.map, read_records))
+            )
+        with live_survey(disk, path, progress=progress) as found:
+            return _inventory(found)
 
     return look(disk, path, lambda: everything(progress), everything, _PASSING)
 
