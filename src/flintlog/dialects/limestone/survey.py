@@ -23,8 +23,10 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -40,6 +42,8 @@ from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatal
 from flintlog.dialects.limestone.scan import Snippets, Walk
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, DiskError, RefusedError
+
+T = TypeVar("T")
 
 WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
@@ -169,6 +173,14 @@ class Survey:
 
 class VanishedError(RefusedError):
     """A file went away while a live directory was looked at."""
+
+
+def settled(read: Callable[[], T]) -> T:
+    """What `read` makes of a directory that a store may be changing: it looks again when a file went away meanwhile."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(VanishedError):
+            return read()
+    return read()
 
 
 Walker = Callable[
