@@ -49,7 +49,6 @@ WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
 _TELL_SECONDS = 0.1
 _ATTEMPTS = 5
-_WITNESS_SIZE_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +291,7 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
 def _read_witness(disk: Disk, path: str) -> int:
     raw = b""
     with suppress_gone():
-        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX)
+        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), lay.MARKER_SIZE + 1)
     return read_witness(raw)
 
 
@@ -307,17 +306,13 @@ def _lost_records(found: Survey) -> Iterator[Finding]:
     1. the witness of the epoch file says so, or
     2. a session that the catalog's maximum epoch covers is above the recorded one.
 
-    Then opening refuses if there is any session that it would forget.
+    Then opening refuses. Records that no session needs are not missed: compacted files have what they were about.
     """
     shown = max(found.witness, found.low if _covers_pending(found) else 0)
-    if shown <= found.durable:
-        return
-    waiting = any(len(read.pending(found.durable)) for read in found.logs)
-    message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
-    severity = Severity.CORRUPT if waiting else Severity.REPAIRABLE
-    yield Finding(
-        severity, "epoch-short", message, lay.EPOCH_FILE, None, f"epoch {shown}", f"epoch {found.durable}"
-    )
+    if shown > found.durable and any(len(read.pending(found.durable)) for read in found.logs):
+        message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
+        expected, seen = f"epoch {shown}", f"epoch {found.durable}"
+        yield Finding(Severity.CORRUPT, "epoch-short", message, lay.EPOCH_FILE, None, expected, seen)
 
 
 def _covers_pending(found: Survey) -> bool:
