@@ -23,8 +23,10 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -41,11 +43,12 @@ from flintlog.dialects.limestone.scan import Snippets, Walk
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, DiskError, RefusedError
 
+T = TypeVar("T")
+
 WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
 _TELL_SECONDS = 0.1
 _ATTEMPTS = 5
-_WITNESS_SIZE_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,14 @@ class VanishedError(RefusedError):
     """A file went away while a live directory was looked at."""
 
 
+def settled(read: Callable[[], T]) -> T:
+    """What `read` makes of a directory that a store may be changing: it looks again when a file went away meanwhile."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(VanishedError):
+            return read()
+    return read()
+
+
 Walker = Callable[
     [Survey, Sequence[str]], Iterator[Walk]
 ]  # how the files are walked, in the order of the names
@@ -280,7 +291,7 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
 def _read_witness(disk: Disk, path: str) -> int:
     raw = b""
     with suppress_gone():
-        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX)
+        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), lay.MARKER_SIZE + 1)
     return read_witness(raw)
 
 
@@ -295,17 +306,13 @@ def _lost_records(found: Survey) -> Iterator[Finding]:
     1. the witness of the epoch file says so, or
     2. a session that the catalog's maximum epoch covers is above the recorded one.
 
-    Then opening refuses if there is any session that it would forget.
+    Then opening refuses. Records that no session needs are not missed: compacted files have what they were about.
     """
     shown = max(found.witness, found.low if _covers_pending(found) else 0)
-    if shown <= found.durable:
-        return
-    waiting = any(len(read.pending(found.durable)) for read in found.logs)
-    message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
-    severity = Severity.CORRUPT if waiting else Severity.REPAIRABLE
-    yield Finding(
-        severity, "epoch-short", message, lay.EPOCH_FILE, None, f"epoch {shown}", f"epoch {found.durable}"
-    )
+    if shown > found.durable and any(len(read.pending(found.durable)) for read in found.logs):
+        message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
+        expected, seen = f"epoch {shown}", f"epoch {found.durable}"
+        yield Finding(Severity.CORRUPT, "epoch-short", message, lay.EPOCH_FILE, None, expected, seen)
 
 
 def _covers_pending(found: Survey) -> bool:

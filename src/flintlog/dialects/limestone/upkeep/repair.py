@@ -309,7 +309,7 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
 
 def _whole_epochs(found: Survey) -> tuple[int, int | None]:
     """The largest epoch up to which every session is whole, and the first one of which one is torn."""
-    epochs: list[int] = [found.durable, found.witness, found.catalog.max_epoch]
+    epochs: list[int] = [found.durable, found.catalog.max_epoch]
     torn: list[int] = []
     for read in found.logs:
         snippets = read.snippets[read.snippets.kind == lay.BEGIN]
@@ -318,7 +318,7 @@ def _whole_epochs(found: Survey) -> tuple[int, int | None]:
             torn.append(int(snippets.epoch[-1]))
     if not torn:
         return max(epochs), None
-    return max(found.durable, found.witness, min(torn) - 1), min(torn)
+    return max(found.durable, min(torn) - 1), min(torn)
 
 
 # Logs
