@@ -183,5 +183,6 @@ _DISK_ADVICE = {
     _errno.EPERM: "Check the owner and the permissions of this path",
     _errno.EROFS: "The file system is mounted read-only; read verbs still work",
     _errno.ENOENT: "Check the spelling of the path",
+    _errno.ELOOP: "This is a symbolic link; put the file itself in its place",
     _errno.ENOTDIR: "A log directory was expected here",
 }

@@ -39,3 +39,25 @@ def test_a_directory_of_something_else_is_not_a_log_and_stays_as_it_is(tmp_path)
         detect(Disk(), str(tmp_path))
     assert caught.value.exit_status == 4
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "temporary",
+        "temp",
+        "data/temporary",
+        "sorting",
+        "compaction_temp",
+        "blob/dir_00",
+        "kept",
+        "pwal_0000",
+        "compaction_catalog",
+        "limestone-manifest.json",
+        "epoch",
+    ],
+)
+def test_a_directory_with_nothing_but_directories_is_not_a_log(name, tmp_path):
+    (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(NotALogError):
+        detect(Disk(), str(tmp_path))

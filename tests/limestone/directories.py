@@ -97,6 +97,14 @@ CASES: list[tuple[str, Make]] = [
     ),
     ("catalog-name", lambda root: designed(root, 1).catalog(Catalog({"../cmpct_0001": 1}, max_epoch=1))),
     (
+        "catalog-old",
+        lambda root: (
+            designed(root, 3)
+            .compacted("a", epoch=2, name="cmpct_0001")
+            .catalog(Catalog(max_epoch=1, max_blob=None))
+        ),
+    ),
+    (
         "catalog-version",
         lambda root: (
             designed(root, 1)
@@ -107,6 +115,14 @@ CASES: list[tuple[str, Make]] = [
     ("catalog-back", lambda root: designed(root, 1).log(ONE).catalog(Catalog(), lay.CATALOG_BACK)),
     ("compacted-missing", lambda root: designed(root, 1).catalog(Catalog({"cmpct_0001": 1}, max_epoch=1))),
     (
+        "compacted-other",
+        lambda root: (
+            shipped(root, 1)
+            .log(ONE, name=lay.COMPACTED_FILE)
+            .catalog(Catalog({lay.COMPACTED_FILE: 1}, max_epoch=1))
+        ),
+    ),
+    (
         "compacted-previous",
         lambda root: (
             shipped(root, 1)
@@ -115,6 +131,12 @@ CASES: list[tuple[str, Make]] = [
         ),
     ),
     ("epoch-missing", lambda root: shipped(root).log(ONE).remove(lay.EPOCH_FILE)),
+    (
+        "epoch-short",
+        lambda root: (
+            designed(root, 1).log(ONE, session(2, "c")).write(lay.WITNESS_FILE, lay.encode_durable(2))
+        ),
+    ),
     ("epoch-torn", lambda root: shipped(root, 1).write(lay.EPOCH_FILE, lay.encode_durable(1) + b"\4\2")),
     ("epoch-torn", lambda root: shipped(root, 1).write(lay.EPOCH_FILE, lay.encode_durable(1) + bytes(9))),
     ("epoch-type", lambda root: shipped(root, 1).write(lay.EPOCH_FILE, lay.encode_begin(1))),

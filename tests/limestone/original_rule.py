@@ -44,6 +44,58 @@ def seen_by_the_original(disk: Disk, path: str) -> dict[Key, bytes]:
     return seen
 
 
+def listed_above_the_epoch(disk: Disk, path: str) -> list[str]:
+    """Logs that the catalog lists, which it therefore does not read, with sessions above the catalog's epoch."""
+    catalog = lay.decode_catalog(disk.read(f"{path}/{lay.CATALOG_FILE}", _SIZE_MAX))
+    logs = {
+        name: disk.read(f"{path}/{name}", _SIZE_MAX) for name in disk.list(path) if name in catalog.detached
+    }
+    return [
+        name
+        for name, raw in logs.items()
+        if any(
+            raw[at] == lay.BEGIN and lay.decode_marker(raw, at) > catalog.max_epoch for at in _markers(raw)
+        )
+    ]
+
+
+def compacted_by_the_original(disk: Disk, path: str, copy: Disk) -> None:
+    """Make `copy` the directory that it leaves when it starts here and compacts: everything that it sees in one file,
+    and all that it read listed. What it does not see is gone for every reader."""
+    seen = seen_by_the_original(disk, path)
+    copy.make_directory(path)
+    names = [name for name in disk.list(path) if not disk.is_directory(f"{path}/{name}")]
+    catalog = lay.decode_catalog(disk.read(f"{path}/{lay.CATALOG_FILE}", _SIZE_MAX))
+    files = {name: disk.read(f"{path}/{name}", _SIZE_MAX) for name in names}
+    logs = {
+        name: files.pop(name) for name in names if name.startswith("pwal_") and name != lay.COMPACTED_FILE
+    }
+    epochs = b"".join(files.pop(name) for name in names if name.startswith("epoch"))
+    last = max(
+        (lay.decode_marker(raw, at) for raw in (*logs.values(), epochs) for at in _markers(raw)), default=0
+    )
+    rotated = {f"{name}.99999999999999.0" if len(name) == 9 else name: raw for name, raw in logs.items()}
+    entries = [lay.put(storage, key, value, (0, 0)) for (storage, key), value in sorted(seen.items())]
+    files |= rotated | {
+        lay.EPOCH_FILE: lay.encode_durable(last),
+        lay.COMPACTED_FILE: lay.encode_begin(0) + b"".join(entry.encode() for entry in entries),
+        lay.CATALOG_FILE: lay.Catalog(
+            {lay.COMPACTED_FILE: 1}, frozenset(rotated), last, catalog.max_blob
+        ).encode(),
+    }
+    for name, raw in files.items():
+        with copy.open(f"{path}/{name}", "create") as file:
+            file.pwrite(raw, 0)
+
+
+def _markers(raw: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(raw) and (size := lay.record_size(raw, at)) is not None and at + size <= len(raw):
+        if raw[at] in (lay.BEGIN, lay.INVALIDATED, lay.DURABLE):
+            yield at
+        at += size
+
+
 def _entries(raw: bytes, durable: int) -> Iterator[lay.Entry]:
     at, counts = 0, False
     while at < len(raw) and (size := lay.record_size(raw, at)) is not None and at + size <= len(raw):

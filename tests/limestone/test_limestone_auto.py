@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.limestone.test_limestone_guard import FailingSync
 
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.store import Datastore
+from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, RefusedError, StoppedError, UsageError
 
 LATER = 3600.0  # no switch by the clock within a test
@@ -117,14 +119,13 @@ def test_an_interval_that_cannot_be_is_refused(tmp_path, interval):
         store.automatic(interval=interval)
 
 
-def test_whoever_waits_learns_that_epochs_switch_no_more(tmp_path):
-    """The application's own callback fails in the thread that switches: nobody waits for ever."""
-
-    def fails(_epoch: int) -> None:
-        raise ZeroDivisionError("of the application")
-
-    with Datastore(tmp_path, on_durable=fails) as store, store.automatic(interval=0.001) as auto:
-        with pytest.raises(StoppedError, match="of the application"):
-            auto.wait(10**6)
+def test_whoever_waits_learns_that_epochs_switch_no_more():
+    """A sync fails in the thread that switches: no call waits for ever."""
+    kernel = FailingSync()
+    with Datastore("/srv/log", disk=Disk(kernel)) as store, store.automatic(interval=0.001) as auto:
+        kernel.failing = True
+        epoch = auto.put(1, b"a", b"1")
+        with pytest.raises(StoppedError, match="Input/output error"):
+            auto.wait(epoch)
         with pytest.raises(StoppedError):
             auto.put(1, b"a", b"1")

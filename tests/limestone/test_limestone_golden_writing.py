@@ -2,7 +2,8 @@
 
 The recorded scenarios are driven through our store with the recorded times and identity, and the directories that the
 original was given are opened. `data/snapshot` differs where there is a compacted file: the original leaves its part
-out of the snapshot, ours is the whole state. Other differences are in the tables, each with its reason.
+out of the snapshot, ours is the whole state. `data/durable` and `kept/` are ours alone, and the original passes them
+over. Other differences are in the tables, each with its reason.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.recorded import ROOT, aborted, every, lay_out
 
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.store import Datastore
 
@@ -118,7 +120,12 @@ class Replay:
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    return {name: raw for name, raw in snapshot_of(path).items() if raw is not None}
+    ours_alone = (lay.WITNESS_FILE, f"{KEPT_DIRECTORY}/")
+    return {
+        name: raw
+        for name, raw in snapshot_of(path).items()
+        if raw is not None and not name.startswith(ours_alone)
+    }
 
 
 def differing(ours: dict[str, bytes], theirs: dict[str, bytes]) -> set[str]:

@@ -121,6 +121,7 @@ def test_every_finding_has_a_repair_or_a_reason(code, make, tmp_path):
             "manifest-broken",  # of a directory without any session
             "catalog-version",
             "compacted-missing",
+            "compacted-other",
             "snippet-open",
             "blob-missing",
             "leftover",
@@ -254,15 +255,13 @@ def test_a_broken_manifest_is_made_again_where_the_files_show_the_edition(tmp_pa
         assert keys(made.root) == {b"a"}
 
 
-def test_a_broken_manifest_and_more_damage_need_two_repairs(tmp_path):
+def test_a_broken_manifest_and_more_damage_need_one_repair(tmp_path):
     made = (
         three(tmp_path)
         .log(session(1, "a"), tail=lay.encode_begin(2) + b"\x7f" * 20)
         .log(session(3, "b"), name="pwal_0001")
     )
     made.write(lay.MANIFEST_FILE, b"{")
-    assert "repair once again" in plan(made.root).apply()
-    assert verdict(made.root) == "corrupt"
     plan(made.root).apply()
     assert (verdict(made.root), keys(made.root)) == ("clean", {b"a", b"b"})
 
@@ -283,7 +282,7 @@ def test_two_repairs_in_one_second_keep_both_originals(tmp_path):
     plan(made.root).apply()
     made.log(session(1, "a"), Session(9, session(9, "c").entries))
     plan(made.root).apply()
-    assert len(list((made.root / KEPT).iterdir())) == 2
+    assert len(list((made.root / KEPT).glob("*-not-durable*"))) == 2
 
 
 def test_version_0_is_no_damage(tmp_path):

@@ -25,7 +25,7 @@ from flintlog.core.undo import (
     kept_files,
     tree,
 )
-from flintlog.disk import Disk, File, Kernel, KernelInFront, Mode, take_lock
+from flintlog.disk import Disk, File, Kernel, KernelInFront, Mode, Stat, take_lock
 from flintlog.disk.disk import FLAGS
 from flintlog.errors import FlintlogError, LockedError, RefusedError, tell
 
@@ -128,7 +128,7 @@ class Keeper:
         if self._before is None or self._before.get(name, True):
             return
         with self.open(name) as source:
-            self._set_aside(name, source.chunks(0, source.size()))
+            self._set_aside(name, source.chunks(0, source.size()), source.stat())
         self._before[name] = True
 
     def open(self, name: str) -> File:
@@ -194,13 +194,13 @@ class Keeper:
     def _write(self, record: Record) -> None:
         self._set_aside(RECORD_FILE, [record.encode()])
 
-    def _set_aside(self, name: str, chunks: Iterable[bytes]) -> None:
+    def _set_aside(self, name: str, chunks: Iterable[bytes], like: Stat | None = None) -> None:
         target = posixpath.join(self.directory, name)
         self._plain.make_directory(posixpath.dirname(target))
-        self._publish(target, chunks)
+        self._publish(target, chunks, like)
 
-    def _publish(self, target: str, chunks: Iterable[bytes]) -> None:
-        self._plain.publish(target, chunks, scratch=posixpath.join(self._scratch, REPAIR_SCRATCH))
+    def _publish(self, target: str, chunks: Iterable[bytes], like: Stat | None = None) -> None:
+        self._plain.publish(target, chunks, scratch=posixpath.join(self._scratch, REPAIR_SCRATCH), like=like)
 
 
 class _KeepingKernel(KernelInFront):

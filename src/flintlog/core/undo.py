@@ -64,7 +64,7 @@ def read_record(disk: Disk, folder: str) -> Record | None:
         if not known or not all(_stays_inside(name) for name in names):
             raise ValueError
         return Record(value["stage"], value["before"], dict(value["after"]), dict(value["originals"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamageError(
             "this is not the record of a repair",
             code="repair-record",
@@ -78,15 +78,27 @@ def _stays_inside(name: object) -> bool:
 
 
 def tree(disk: Disk, root: str, folder: str = "") -> Iterator[str]:
-    """The files below a log directory by their names in it, without those that repairs kept."""
+    """The files below a log directory by their names in it, without those that repairs kept. A link is refused."""
     for name in disk.list(posixpath.join(root, folder)):
         inside = posixpath.join(folder, name)
         if inside == KEPT_DIRECTORY:
             continue
-        if disk.is_directory(posixpath.join(root, inside)):
+        place = posixpath.join(root, inside)
+        refuse_link(disk, place)
+        if disk.is_directory(place):
             yield from tree(disk, root, inside)
         else:
             yield inside
+
+
+def refuse_link(disk: Disk, path: str) -> None:
+    """Raise for a symbolic link: what it leads to may lie outside of the directory."""
+    if disk.is_link(path):
+        raise RefusedError(
+            "this is a symbolic link, and a repair follows none",
+            file=path,
+            advice="Nothing was changed; put the file or directory itself in its place",
+        )
 
 
 def digests(disk: Disk, root: str) -> Digests:
@@ -182,6 +194,8 @@ def _write(disk: Disk, folder: str, record: Record, stage: Stage) -> None:
 
 def _choose(disk: Disk, root: str, name: str | None) -> tuple[str, Record, str | None]:
     kept = posixpath.join(root, KEPT_DIRECTORY)
+    for place in (kept, *(posixpath.join(kept, each) for each in disk.list(kept))):
+        refuse_link(disk, place)
     found = {each: read_record(disk, posixpath.join(kept, each)) for each in disk.list(kept)}
     records = {each: record for each, record in found.items() if record is not None}
     standing = sorted((each for each, record in records.items() if record.stage != "undone"), key=_age)

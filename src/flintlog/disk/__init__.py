@@ -13,8 +13,8 @@ from flintlog.disk.disk import (
     write_all,
 )
 from flintlog.disk.failstop import FailStop
-from flintlog.disk.interrupts import DEFERRED
-from flintlog.disk.kernel import Kernel, KernelInFront, LocalKernel, Stat
+from flintlog.disk.interrupts import DEFERRED, interruptible
+from flintlog.disk.kernel import Access, Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
 from flintlog.disk.reversible import ReversibleKernel
 
@@ -22,6 +22,7 @@ __all__ = [
     "COPY_BYTES_MAX",
     "DEFERRED",
     "FLAGS",
+    "Access",
     "Buffer",
     "Disk",
     "FailStop",
@@ -34,6 +35,7 @@ __all__ = [
     "ReversibleKernel",
     "Stat",
     "assembled",
+    "interruptible",
     "no_progress",
     "take_lock",
     "write_all",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from flintlog.disk.disk import Disk
-from flintlog.disk.kernel import Kernel, Stat
+from flintlog.disk.kernel import Access, Kernel, Stat
 
 
 def assembled(disk: Disk, root: str, files: Mapping[str, str]) -> Disk:
@@ -55,6 +55,9 @@ class _AssembledKernel:
             return Stat(True, 0, (0, 0))
         return self._kernel.stat(self._place(path))
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def list(self, path: str) -> list[str]:
         if path not in self._names:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -75,6 +78,9 @@ class _AssembledKernel:
         self._refuse(handle)
 
     def truncate(self, handle: int, size: int) -> None:
+        self._refuse(handle)
+
+    def set_access(self, handle: int, access: Access) -> None:
         self._refuse(handle)
 
     def sync(self, handle: int) -> None:

@@ -16,10 +16,11 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal, TypeVar
 
-from flintlog.disk.kernel import Kernel, LocalKernel, Stat
-from flintlog.errors import ClosedError, DiskError, ForkedError, UsageError
+from flintlog.disk.kernel import Access, Kernel, LocalKernel, Stat
+from flintlog.errors import ClosedError, DiskError, ForkedError, RefusedError, UsageError
 
 Buffer = bytes | bytearray | memoryview
 Mode = Literal["read", "write", "create"]
@@ -28,8 +29,8 @@ T = TypeVar("T")
 
 FLAGS: dict[Mode, int] = {
     "read": os.O_RDONLY,
-    "write": os.O_RDWR,
-    "create": os.O_RDWR | os.O_CREAT,
+    "write": os.O_RDWR | os.O_NOFOLLOW,  # a link may lead out of the directory
+    "create": os.O_RDWR | os.O_NOFOLLOW | os.O_CREAT,
 }
 # A mapped file that another process cuts kills the reader (SIGBUS), so what may still be cut is copied
 # while it is of a size that can be copied.
@@ -39,6 +40,7 @@ _COPY_CHUNK = 8 << 20
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE; Python names it from 3.13 on
 
 
+_ROOT = 0
 _CLOSED = -1  # in place of a handle
 _FORKED = -2
 # Files that are written or locked. A forked child closes its copies: the lock is the parent's alone.
@@ -134,6 +136,25 @@ class File:
         _owned.add(self)
         return self._call("lock", self._kernel.lock, self._handle)
 
+    def be_like(self, other: Stat | None) -> None:
+        """Give the file the owner and the permissions of another one; where this process may not, stricter ones."""
+        mine = self.stat().access if other is not None and other.access is not None else None
+        if other is None or other.access is None or mine is None or mine == other.access:
+            return
+        wanted = other.access
+        strict = Access(wanted.mode & ~0o077, mine.owner, mine.group)
+        if not (self._may_have(wanted) or self._may_have(wanted._replace(owner=mine.owner))):
+            self._call("chmod", self._kernel.set_access, self._handle, strict)
+
+    def _may_have(self, access: Access) -> bool:
+        try:
+            self._call("chmod", self._kernel.set_access, self._handle, access)
+        except DiskError as error:
+            if error.errno != errno.EPERM:
+                raise
+            return False
+        return True
+
     def close(self) -> None:
         if self._handle >= 0:
             handle, self._handle = self._handle, _CLOSED
@@ -192,11 +213,36 @@ class Disk:
         return folder.name
 
     def open(self, path: str, mode: Mode = "read") -> File:
-        """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`)."""
+        """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`).
+
+        What is no regular file is refused, and never waited for.
+        """
         file = File(self.kernel, path, _retried("open", path, self.kernel.open, path, FLAGS[mode]))
+        try:
+            self._look_at(file, mode)
+        except BaseException:
+            file.close()
+            raise
         if mode != "read":
             _owned.add(file)
         return file
+
+    def _look_at(self, file: File, mode: Mode) -> None:
+        found = file.stat()
+        if found.is_special:
+            raise RefusedError(
+                "this is no regular file but a pipe, a socket or a device",
+                file=file.path,
+                advice="Nothing was read; move it away, and look where it comes from",
+            )
+        if mode == "create" and not found.size and found.access is not None and found.access.owner == _ROOT:
+            self._give_to_owner(file, found.access)
+
+    def _give_to_owner(self, file: File, access: Access) -> None:
+        """What root makes in another's directory is that one's, who must be able to use it."""
+        parent = self.stat(posixpath.dirname(file.path))
+        if parent is not None and parent.access is not None and parent.access.owner != _ROOT:
+            file.be_like(replace(parent, access=parent.access._replace(mode=access.mode)))
 
     def read(self, path: str, size_max: int) -> bytes:
         """The first `size_max` bytes of a file."""
@@ -215,6 +261,10 @@ class Disk:
     def is_directory(self, path: str) -> bool:
         found = self.stat(path)
         return found is not None and found.is_directory
+
+    def is_link(self, path: str) -> bool:
+        """Is this name a symbolic link?"""
+        return self.kernel.is_link(path)
 
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when there is no such directory."""
@@ -236,10 +286,10 @@ class Disk:
         _retried("unlink", path, self.kernel.unlink, path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with everything in it."""
+        """Remove a directory with everything in it; of a symbolic link the link."""
         for name in self.list(path):
             inner = posixpath.join(path, name)
-            if self.is_directory(inner):
+            if self.is_directory(inner) and not self.is_link(inner):
                 self.remove_directory(inner)
             else:
                 self.unlink(inner)
@@ -270,6 +320,13 @@ class Disk:
         except DiskError as error:
             if error.errno != errno.EEXIST:  # another process made it first
                 raise
+            return
+        above, made = self.stat(parent), self.stat(path)
+        if above is not None and made is not None and above.access is not None and made.access is not None:
+            owner = above.access if made.access.owner == _ROOT else made.access
+            access = owner._replace(mode=made.access.mode & (above.access.mode | 0o700))
+            with self.open(path) as directory:
+                directory.be_like(replace(made, access=access))
 
     def sync_ancestors(self, path: str) -> None:
         """Make the names on the way to `path` durable, from the top down.
@@ -285,9 +342,12 @@ class Disk:
             with _permission_ignored():
                 self.sync_directory(directory)
 
-    def publish(self, target: str, chunks: Iterable[Buffer], *, scratch: str) -> None:
-        """Put a whole file under `target`, or leave what was there."""
+    def publish(
+        self, target: str, chunks: Iterable[Buffer], *, scratch: str, like: Stat | None = None
+    ) -> None:
+        """Put a whole file under `target`, or leave what was there. `like` is a file whose access a new one gets."""
         with self.create_scratch(scratch) as file:
+            file.be_like(like)
             write_all(file, chunks)
             self.install(file, target)
 
@@ -302,7 +362,11 @@ class Disk:
         return self.open(path, "create")
 
     def install(self, file: File, target: str) -> None:
-        """Give a written scratch file its name: its bytes first, then the name, each durable before the next."""
+        """Give a written scratch file its name: its bytes first, then the name, each durable before the next.
+
+        A file that it replaces leaves it its owner and its permissions.
+        """
+        file.be_like(self.stat(target))
         file.sync()
         self.rename(file.path, target)
         file.path = target

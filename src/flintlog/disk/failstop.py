@@ -103,7 +103,7 @@ class FailStop:
             try:
                 yield
             except BaseException as error:
-                self._stop(error)
+                self.stop(error)
                 raise
 
     @contextmanager
@@ -113,10 +113,11 @@ class FailStop:
         try:
             yield
         except DiskError as error:
-            self._stop(error)
+            self.stop(error)
             raise
 
-    def _stop(self, error: BaseException) -> None:
+    def stop(self, error: BaseException) -> None:
+        """Refuse further work because of this; the first reason counts."""
         if self._cause is None:
             self._cause = error
             self._refuses = True

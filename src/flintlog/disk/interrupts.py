@@ -12,10 +12,12 @@ from __future__ import annotations
 import _signal  # the same calls as `signal` without its enums, which cost more than the rest of a small write
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 Handler = Callable[[int, FrameType | None], Any]
 # Not those that the system does not let a process catch, and not those that a fault raises in the midst of a step.
@@ -94,3 +96,15 @@ class _Deferral:
 
 
 DEFERRED = _Deferral()
+
+
+def interruptible(items: Iterable[T]) -> Iterator[T]:
+    """The same items; handlers run, and raise, while the next one is waited for."""
+    iterator = iter(items)
+    while True:
+        with DEFERRED.lifted():
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item

@@ -15,16 +15,30 @@ import stat
 import sys
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Access(NamedTuple):
+    """Who may use a file: the permission bits, and whose it is."""
+
+    mode: int
+    owner: int
+    group: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a name stands for. `identity` tells two files apart even when one was renamed over the other."""
+    """What a name stands for. `identity` tells two files apart even when one was renamed over the other.
+
+    `is_special` is what is neither a file nor a directory: a pipe, a socket, a device. `access` is None where files
+    have none.
+    """
 
     is_directory: bool
     size: int
     identity: tuple[int, int]
+    is_special: bool = False
+    access: Access | None = None
 
 
 class Kernel(Protocol):
@@ -44,6 +58,8 @@ class Kernel(Protocol):
     def lock(self, handle: int) -> bool: ...
     def stat_handle(self, handle: int) -> Stat: ...
     def stat(self, path: str) -> Stat: ...
+    def is_link(self, path: str) -> bool: ...
+    def set_access(self, handle: int, access: Access) -> None: ...
     def list(self, path: str) -> list[str]: ...
     def mkdir(self, path: str) -> None: ...
     def rename(self, source: str, target: str) -> None: ...
@@ -93,6 +109,12 @@ class KernelInFront:
     def stat(self, path: str) -> Stat:
         return self._kernel.stat(path)
 
+    def is_link(self, path: str) -> bool:
+        return self._kernel.is_link(path)
+
+    def set_access(self, handle: int, access: Access) -> None:
+        self._kernel.set_access(handle, access)
+
     def list(self, path: str) -> list[str]:
         return self._kernel.list(path)
 
@@ -122,7 +144,9 @@ class LocalKernel:
     """The operating system this process runs on."""
 
     def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+        return os.open(
+            path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666
+        )  # a pipe would wait for its other end
 
     def close(self, handle: int) -> None:
         os.close(handle)
@@ -167,6 +191,13 @@ class LocalKernel:
     def stat(self, path: str) -> Stat:
         return _stat(os.stat(path))
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
+    def set_access(self, handle: int, access: Access) -> None:
+        os.fchown(handle, access.owner, access.group)
+        os.fchmod(handle, access.mode)
+
     def list(self, path: str) -> list[str]:
         return os.listdir(path)
 
@@ -197,4 +228,11 @@ class LocalKernel:
 
 
 def _stat(result: os.stat_result) -> Stat:
-    return Stat(stat.S_ISDIR(result.st_mode), result.st_size, (result.st_dev, result.st_ino))
+    special = not (stat.S_ISDIR(result.st_mode) or stat.S_ISREG(result.st_mode))
+    return Stat(
+        stat.S_ISDIR(result.st_mode),
+        max(result.st_size, 1) if special else result.st_size,  # a pipe is no empty file
+        (result.st_dev, result.st_ino),
+        special,
+        Access(stat.S_IMODE(result.st_mode), result.st_uid, result.st_gid),
+    )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flintlog.disk.kernel import Stat
+from flintlog.disk.kernel import Access, Stat
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -74,6 +74,9 @@ class RemoteKernel:
             found = self._files.get_file_info(self._inside(path))
         return _stat(found)
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def list(self, path: str) -> list[str]:
         from pyarrow.fs import FileSelector
 
@@ -90,6 +93,9 @@ class RemoteKernel:
         self._refuse()
 
     def truncate(self, handle: int, size: int) -> None:
+        self._refuse()
+
+    def set_access(self, handle: int, access: Access) -> None:
         self._refuse()
 
     def sync(self, handle: int) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flintlog.disk import Disk
-from flintlog.disk.kernel import Stat
+from flintlog.disk.kernel import Access, Stat
 from flintlog.errors import ClosedError, FlintlogError, StoppedError, UsageError
 from flintlog.testing.crash import KEPT, LOST, Image
 from flintlog.testing.examine import BrokenPromiseError, Examiner, Expectation
@@ -139,6 +139,12 @@ class FaultyKernel:
 
     def stat(self, path: str) -> Stat:
         return self._do("stat", self._kernel.stat, path)
+
+    def is_link(self, path: str) -> bool:
+        return self._kernel.is_link(path)
+
+    def set_access(self, handle: int, access: Access) -> None:
+        self._kernel.set_access(handle, access)
 
     def list(self, path: str) -> list[str]:
         return self._do("list", self._kernel.list, path)

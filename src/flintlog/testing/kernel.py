@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import count
 
 from flintlog.disk.disk import FLAGS
-from flintlog.disk.kernel import Stat
+from flintlog.disk.kernel import Access, Stat
 from flintlog.testing.calls import (
     Arrive,
     Call,
@@ -164,6 +164,12 @@ class MemoryKernel:
 
     def stat(self, path: str) -> Stat:
         return self._stat(self._find(path))
+
+    def is_link(self, path: str) -> bool:
+        return False
+
+    def set_access(self, handle: int, access: Access) -> None:
+        """Files have no owner here."""
 
     def list(self, path: str) -> list[str]:
         return [*self._names[self._find_directory(path)]]

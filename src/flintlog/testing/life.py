@@ -105,7 +105,8 @@ def _one_life(
     target: str, subject: Subject, path: str, seed: int, notes: Notes, report: LifeReport, look: Look | None
 ) -> str | None:
     chance = random.Random(seed)
-    command = [sys.executable, "-m", "flintlog.testing.life", target, subject.name, path, str(seed)]
+    start = "import sys; from flintlog.testing.life import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", start, target, subject.name, path, str(seed)]
     faults: list[str] = []
     with (
         tempfile.TemporaryFile() as said,
@@ -314,7 +315,3 @@ def main(target: str, name: str, path: str, seed: str) -> None:
     except BaseException:
         life._tell_fault()
         raise
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -373,11 +373,9 @@ def _put_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
 
 
 def _remove_key(store: _Keys, notes: Notes, chance: random.Random) -> None:
-    known = sorted(notes.added - notes.removing)
-    if known:
-        name = chance.choice(known)
-        with notes.remove(name):
-            store.change(lambda session: session.remove(1, name.encode()))
+    name = chance.choice(sorted(notes.added - notes.removing) or ["a key that is not there"])
+    with notes.remove(name):
+        store.change(lambda session: session.remove(1, name.encode()))
 
 
 def _abort(store: _Keys, notes: Notes, chance: random.Random) -> None:

@@ -241,6 +241,7 @@ def _copy(
     target = posixpath.join(building, part.name)
     to.make_passing_directory(posixpath.dirname(target))
     with to.open(target, "create") as file:
+        file.be_like(disk.stat(posixpath.join(picture.path, part.name)))
         size = write_all(file, chunks())
         file.sync()
     return Copied(part.name, size, summed.hexdigest())

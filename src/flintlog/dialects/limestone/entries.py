@@ -219,6 +219,7 @@ def _names(found: Survey, where: ByteRange | None) -> list[str]:
     names += [lay.COMPACTED_PREVIOUS] if listing.previous is not None else []
     names += [log.name for log in listing.logs]
     names += [lay.SNAPSHOT_FILE] if listing.snapshot is not None else []
+    names += [lay.WITNESS_FILE] if listing.witness is not None else []
     names += listing.scratch
     if where is None or where.file.startswith(f"{lay.BLOB_DIRECTORY}/"):
         names += map(lay.blob_path, sorted(blobs(found.disk, found.path)))
@@ -231,7 +232,7 @@ def _spans_of(found: Survey, name: str, view: memoryview, where: ByteRange | Non
         return fields.explain_manifest(view, name)
     if name in listing.catalogs:
         return fields.explain_catalog(view, name, where)
-    if name in listing.epochs or name in listing.odd_epochs:
+    if name in listing.epochs or name in listing.odd_epochs or name == lay.WITNESS_FILE:
         return fields.explain_epochs(view, name, where)
     if name in listing.scratch:
         return leftover(len(view))

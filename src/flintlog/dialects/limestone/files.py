@@ -50,18 +50,17 @@ class Listing:
     catalogs: dict[str, int] = field(default_factory=dict)
     manifests: dict[str, int] = field(default_factory=dict)
     snapshot: int | None = None
+    witness: int | None = None
     scratch: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
 
 
 def recognise(disk: Disk, path: str) -> bool:
-    """Does this directory hold a manifest, a catalog or a log?"""
-    if not disk.is_directory(path):
-        return False
-    names = set(disk.list(path))
-    known = {lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK}
-    return bool(names & known) or any(
-        lay.is_rotated_name(name) or name == lay.COMPACTED_FILE for name in names
+    """Does this directory hold a manifest, a catalog or a log? Directories of such a name do not count."""
+    known = {lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK, lay.COMPACTED_FILE}
+    return disk.is_directory(path) and any(
+        (name in known or lay.is_rotated_name(name)) and not disk.is_directory(posixpath.join(path, name))
+        for name in disk.list(path)
     )
 
 
@@ -92,6 +91,8 @@ def _enter(disk: Disk, path: str, name: str, found: Listing) -> None:
             continue
         if f"{name}/{inner}" == lay.SNAPSHOT_FILE:
             found.snapshot = stat.size
+        elif f"{name}/{inner}" == lay.WITNESS_FILE:
+            found.witness = stat.size
         else:
             found.scratch[f"{name}/{inner}"] = stat.size
 
@@ -158,11 +159,19 @@ def read_epochs(buffer: memoryview, name: str) -> tuple[int | None, Finding | No
     return largest, None
 
 
+def read_witness(raw: bytes) -> int:
+    """The largest epoch in `data/durable`; 0 when there is none. A record that did not arrive whole says too little."""
+    records = np.frombuffer(raw, _EPOCH_RECORD, len(raw) // lay.MARKER_SIZE)
+    return int(records["epoch"][records["type"] == lay.DURABLE].max(initial=0))
+
+
 def _bad_epoch(buffer: memoryview, name: str, at: int) -> Finding:
-    """The last record may be cut or zero: it was never acknowledged. Anything else is damage."""
+    """The last record may be cut or zero: each is synced before the next, so it was never acknowledged, and no other
+    can be like that. Anything else is damage."""
     kind = int(buffer[at])
     left = len(buffer) - at
-    if zeros_from(buffer, at) or (left < lay.MARKER_SIZE and kind == lay.DURABLE):
+    zeros = left <= lay.MARKER_SIZE and zeros_from(buffer, at)
+    if zeros or (left < lay.MARKER_SIZE and kind == lay.DURABLE):
         message = "the last record did not arrive whole; it was never acknowledged"
         return Finding(Severity.REPAIRABLE, "epoch-torn", message, name, at, "9 bytes", f"{left} bytes")
     message = "no record of a durable epoch begins here"

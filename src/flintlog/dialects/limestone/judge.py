@@ -4,7 +4,7 @@
 nobody was told that they are on disk. Where a walk cannot go on, they are that
 
 1. inside a snippet above the durable epoch, or an invalidated one, or
-2. behind a closed snippet, or at the beginning of a file: a begin marker that is cut, zeros, or rubbish, or
+2. behind a closed snippet, or at the beginning of a file: a begin marker that is cut, or zeros, or
 3. where snippets have no end markers (the designed edition, versions up to 5), behind any entry: a begin marker that
    is cut, or zeros that are at least as long as one or reach to the end of the file, or
 4. behind a begin marker without entries when zeros follow: the marker itself arrived in part,
@@ -60,13 +60,13 @@ def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) ->
     if last is not None and dead:
         begin, torn = int(last.offset[0]), True
     elif last is None:
-        torn = stop.reason != scan.OUTSIDE
+        torn = stop.reason == scan.CUT or not buffer[stop.offset]
     elif stop.offset == int(last.offset[0]) + lay.MARKER_SIZE and _zeros(buffer, stop.offset):
         begin, torn = int(last.offset[0]), True
     elif not end_markers:
         torn = _is_cut_marker(buffer, stop) or _zeros(buffer, stop.offset)
     resumes = None
-    if torn:
+    if torn or (last is None and stop.reason == scan.TYPE):
         resumes = find_durable(buffer, stop.offset + 1, _epoch_before(walk.snippets, durable), durable)
     marked = _is_marked(buffer, stop, last)
     code, message, expected, found = _describe(buffer, stop)

@@ -30,10 +30,11 @@ import numpy as np
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.live import suppress_gone
 from flintlog.core.workers import threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs
+from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs, read_witness
 from flintlog.dialects.limestone.judge import Tail, find_durable, judge
 from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
 from flintlog.dialects.limestone.scan import Snippets, Walk
@@ -44,6 +45,7 @@ WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
 _TELL_SECONDS = 0.1
 _ATTEMPTS = 5
+_WITNESS_SIZE_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,9 @@ class Survey:
     edition: Edition = "designed"
     catalog: Catalog = field(default_factory=Catalog)
     catalog_name: str | None = None  # the file that holds; None: there is none
-    durable: int = 0
+    unfinished: Catalog | None = None  # one whose switch is not done: the one before it holds
+    durable: int = 0  # by the epoch files
+    witness: int = 0  # an epoch that was durable, by `data/durable`
     base: tuple[str, ...] = ()
     base_walks: dict[str, Walk] = field(default_factory=dict)
     logs: list[LogRead] = field(default_factory=list)
@@ -179,17 +183,18 @@ def survey(
     walk: bool = True,
     progress: Progress | None = None,
     walker: Walker | None = None,
+    assumed: Manifest | None = None,
 ) -> Survey:
     """Look at every file, or without `walk` at all but the logs and the compacted files.
 
-    A directory that changes meanwhile is looked at again.
+    A directory that changes meanwhile is looked at again. An `assumed` manifest stands in for one that is damaged.
     """
     progress = progress or disk.progress
     walker = (walker or partial(_walks, progress=progress)) if walk else None
     for attempt in range(_ATTEMPTS):
         catalogs = _catalog_bytes(disk, path)
         try:
-            found = _survey(disk, path, catalogs, progress, walker)
+            found = _survey(disk, path, catalogs, progress, walker, assumed)
         except VanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -206,10 +211,17 @@ def _has_rotated(found: Survey) -> bool:
 
 
 def _survey(
-    disk: Disk, path: str, catalogs: dict[str, bytes], progress: Progress, walker: Walker | None
+    disk: Disk,
+    path: str,
+    catalogs: dict[str, bytes],
+    progress: Progress,
+    walker: Walker | None,
+    assumed: Manifest | None,
 ) -> Survey:
     found = Survey(disk, path)
     # The epoch first: what is durable now is already in the logs that are listed next.
+    # And its witness before that: it is never ahead of the epoch file.
+    found.witness = _read_witness(disk, path)
     epochs = list_files(disk, path)
     _read_epochs(found, epochs)
     found.listing = list_files(disk, path)
@@ -218,7 +230,7 @@ def _survey(
         raise VanishedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
         )
-    _read_manifest(found)
+    _read_manifest(found, assumed)
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found
     _read_catalog(found, catalogs)
@@ -226,6 +238,7 @@ def _survey(
     if walker is not None:
         _walk_all(found, progress, walker)
         _judge_logs(found)
+        found.findings += _lost_records(found)
     return found
 
 
@@ -264,7 +277,44 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
         found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
 
 
-def _read_manifest(found: Survey) -> None:
+def _read_witness(disk: Disk, path: str) -> int:
+    raw = b""
+    with suppress_gone():
+        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX)
+    return read_witness(raw)
+
+
+def _lost_records(found: Survey) -> Iterator[Finding]:
+    """Did the epoch files lose records? *The rule of what opening may forget.*
+
+    Sessions above the durable epoch go when a store opens. A crash can leave any number of them: while one session is
+    open its epoch is not durable, nor is any later one, and others end meanwhile. What was acknowledged is never among
+    them as long as the epoch files are what was written. So they go (copied first) unless something shows that an epoch
+    above the recorded one was durable:
+
+    1. the witness of the epoch file says so, or
+    2. a session that the catalog's maximum epoch covers is above the recorded one.
+
+    Then opening refuses if there is any session that it would forget.
+    """
+    shown = max(found.witness, found.low if _covers_pending(found) else 0)
+    if shown <= found.durable:
+        return
+    waiting = any(len(read.pending(found.durable)) for read in found.logs)
+    message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
+    severity = Severity.CORRUPT if waiting else Severity.REPAIRABLE
+    yield Finding(
+        severity, "epoch-short", message, lay.EPOCH_FILE, None, f"epoch {shown}", f"epoch {found.durable}"
+    )
+
+
+def _covers_pending(found: Survey) -> bool:
+    """Is a session above the durable epoch at or below the catalog's maximum?"""
+    pending = [read.pending(found.durable).epoch for read in found.logs]
+    return found.low >= 0 and any((epochs <= np.uint64(found.low)).any() for epochs in pending)
+
+
+def _read_manifest(found: Survey, assumed: Manifest | None) -> None:
     read: dict[str, Manifest | DamageError] = {}
     for name in found.listing.manifests:
         raw = found.disk.read(posixpath.join(found.path, name), lay.MANIFEST_SIZE_MAX)
@@ -284,7 +334,9 @@ def _read_manifest(found: Survey) -> None:
         found.manifest, found.manifest_name = main, lay.MANIFEST_FILE
     elif main is not None:
         found.findings.append(damage_finding(main))
-        return
+        if assumed is None:
+            return
+        found.manifest, found.manifest_name = assumed, lay.MANIFEST_FILE
     else:
         message = "there is no manifest: this would be version 0, from before manifests"
         found.findings.append(
@@ -333,6 +385,7 @@ def _read_catalog(found: Survey, raw: dict[str, bytes]) -> None:
         catalog = read.get(name)
         if isinstance(catalog, Catalog):
             found.catalog, found.catalog_name = catalog, name
+            found.unfinished = main if name == lay.CATALOG_BACK and isinstance(main, Catalog) else None
             break
         if catalog is not None and not isinstance(catalog, IncompleteCatalogError):
             found.findings.append(damage_finding(catalog))
@@ -391,6 +444,36 @@ def _find_base(found: Survey) -> None:
         message = "the catalog names this file and it is not there"
         found.findings.append(Finding(Severity.CORRUPT, "compacted-missing", message, name))
     found.base = tuple(base)
+    if found.catalog_name is not None:
+        found.findings += _newer_than_the_catalog(found)
+
+
+def _newer_than_the_catalog(found: Survey) -> Iterator[Finding]:
+    """Compacted files of a later epoch than the catalog reaches. Opening removes what no catalog names; these it may
+    remove only when their compaction did not come to its end, and every log that it took in is there."""
+    logs = {log.name for log in found.listing.logs}
+    undone = found.unfinished if found.unfinished and found.unfinished.detached <= logs else Catalog()
+    for name in sorted(found.listing.compacted):
+        epoch = compacted_epoch(found, name) if name not in {*found.base, *undone.compacted} else None
+        if epoch is not None and epoch > found.catalog.max_epoch:
+            message = f"it holds epoch {epoch}, and the catalog ends with {found.catalog.max_epoch}: it is an older one"
+            yield Finding(
+                Severity.CORRUPT,
+                "catalog-old",
+                message,
+                name,
+                0,
+                f"epoch {found.catalog.max_epoch}",
+                f"epoch {epoch}",
+            )
+
+
+def compacted_epoch(found: Survey, name: str) -> int | None:
+    """The epoch that a compacted file of the designed edition begins with; None when it cannot be read."""
+    view = found.view(name, end=lay.MARKER_SIZE)
+    if not lay.CMPCT_NAME.fullmatch(name) or len(view) < lay.MARKER_SIZE or view[0] != lay.BEGIN:
+        return None
+    return lay.decode_marker(view, 0)
 
 
 def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
@@ -444,11 +527,31 @@ def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
 
 
 def _judge_base(found: Survey, name: str, walk: Walk) -> None:
-    """A compacted file is synced before it counts: whatever stops the walk is damage."""
-    if not walk.stop.good:
+    """A compacted file is synced before it counts: whatever stops the walk is damage, and so is an empty one."""
+    if not len(walk.snippets) and walk.stop.good:
+        message = "the file is empty, and a compacted file begins with a marker"
+        found.findings.append(
+            Finding(Severity.CORRUPT, "entry-cut", message, name, 0, f"{lay.MARKER_SIZE} bytes", "0 bytes")
+        )
+    elif not walk.stop.good:
         tail = judge(found.view(name), walk, lay.NUMBER_MAX, end_markers=True)
         assert tail is not None
         found.findings.append(damage_of(name, tail))
+    elif not _is_sorted_file(found, name, walk.snippets):
+        message = "this is no compacted file of this catalog: it has other markers"
+        found.findings.append(Finding(Severity.CORRUPT, "compacted-other", message, name, 0))
+
+
+def _is_sorted_file(found: Survey, name: str, snippets: Snippets) -> bool:
+    """Is this one snippet without an end marker, of no later epoch than its compaction? Before version 6 of the shipped
+    edition a compacted file may be a log like any other."""
+    if name == lay.COMPACTED_FILE and found.end_markers:
+        epoch = 0
+    elif lay.CMPCT_NAME.fullmatch(name):
+        epoch = found.catalog.max_epoch
+    else:
+        return True
+    return len(snippets) == 1 and not snippets.closed[0] and int(snippets.epoch[0]) <= epoch
 
 
 def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:

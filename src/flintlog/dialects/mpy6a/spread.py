@@ -221,20 +221,21 @@ def fill(item: Merged) -> int:
 
 @contextlib.contextmanager
 def merged_files(
-    workers: Workers, disk: Disk, path: str, merges: Sequence[Merge]
+    workers: Workers | None, disk: Disk, path: str, merges: Sequence[Merge]
 ) -> Iterator[Sequence[File]]:
-    """Have the workers write merged files; they are whole and open in the block, which gives them names.
+    """Write merged files, by workers where there are some. They are whole and open in the block, which names them.
 
     Scratch names have a token of this job: a task of an earlier job that is late finds no file to write to.
     """
-    token = uuid.uuid4().hex[:12]
+    token = "merged" if workers is None else uuid.uuid4().hex[:12]
     names = [f"{path}/{SCRATCH_DATA}.{token}-{number}{lay.SCRATCH_SUFFIX}" for number in range(len(merges))]
     with contextlib.ExitStack() as stack:
         files: list[File] = []
         try:
             files.extend(stack.enter_context(disk.create_scratch(name)) for name in names)
             items = [Merged(disk, path, name, merge) for name, merge in zip(names, merges, strict=True)]
-            for file, merge, size in zip(files, merges, workers.map(fill, items), strict=True):
+            sizes = map(fill, items) if workers is None else workers.map(fill, items)
+            for file, merge, size in zip(files, merges, sizes, strict=True):
                 if not size == file.size() == merge.live_bytes:
                     raise RefusedError(
                         "the workers did not write what they should have",

@@ -7,13 +7,14 @@ go to the other.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from flintlog.core import threads
 from flintlog.dialects.limestone.layout import Version
 from flintlog.dialects.limestone.store.channel import Channel, Session
-from flintlog.errors import RefusedError, UsageError
+from flintlog.disk import DEFERRED
+from flintlog.errors import ClosedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,13 +28,14 @@ class _Writer:
     """A channel and its session."""
 
     def __init__(self, channel: Channel) -> None:
-        self.lock = threading.Lock()
+        self.lock = threads.lock()
         self._channel = channel
         self._session: Session | None = None
         self.closed = False
 
     def write(self, change: Callable[[Session], None]) -> int:
-        with self.lock:
+        self._channel.store.failstop.check()
+        with DEFERRED, self.lock:
             if self.closed:
                 raise RefusedError("epochs no longer switch by themselves: this was closed")
             if self._session is None:
@@ -43,7 +45,7 @@ class _Writer:
 
     def end(self, before: int) -> None:
         """End the session, if there is one from before this epoch."""
-        with self.lock:
+        with DEFERRED, self.lock:
             if self._session is not None and self._session.epoch < before:
                 self._session = None
                 self._channel.end()
@@ -58,8 +60,8 @@ class Automatic:
         self.store = store
         self._interval = interval
         self._writers = [_Writer(store.channel()), _Writer(store.channel())]
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flintlog-epochs", daemon=True)
+        self._stop = threads.event()
+        self._thread = threads.thread(self._run, "flintlog-epochs", daemon=True)
         self._thread.start()
 
     def put(self, storage: int, key: bytes, value: bytes, version: Version | None = None) -> int:
@@ -85,13 +87,15 @@ class Automatic:
         return self.store.wait_durable(epoch, timeout)
 
     def close(self) -> None:
-        """Make durable what was put, and stop."""
+        """Make durable what was put, and stop; in a forked child nothing."""
+        if self.store.failstop.forked:
+            return
         self._stop.set()
         self._thread.join()
         for writer in self._writers:
             with writer.lock:
                 writer.closed = True
-        if not self.store.failstop.failed:
+        if not (self.store.failstop.failed or self.store.failstop.closed):
             self._switch()
 
     def __enter__(self) -> Automatic:
@@ -106,11 +110,11 @@ class Automatic:
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             try:
-                with (
-                    self.store.guard()
-                ):  # whatever it is, epochs go no further: whoever waits or puts is told
-                    self._switch()
-            except Exception:
+                self._switch()
+            except ClosedError:
+                return
+            except Exception as error:  # whatever it is, epochs go no further: those who wait or put are told
+                self.store.failstop.stop(error)
                 return
 
     def _switch(self) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 
 import numpy as np
 
+from flintlog.core import threads
 from flintlog.dialects.limestone import files, scan
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Edition
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.disk import Disk, write_all
+from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 
@@ -32,11 +33,19 @@ def referenced(found: Survey) -> set[int]:
 class Blobs:
     """Numbers and files. A blob is durable before its number is given out."""
 
-    def __init__(self, disk: Disk, path: str, edition: Edition, largest: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        edition: Edition,
+        largest: int,
+        guard: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._disk = disk
+        self._guard = guard  # the store's, around every change of a file
         self._edition = edition
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
         self._largest = largest
 
     def add(self, chunks: bytes | Iterable[bytes]) -> int:
@@ -45,16 +54,22 @@ class Blobs:
             raise RefusedError(
                 "the designed edition has no blobs", advice="Make the directory with edition='shipped'"
             )
-        with self._lock:
+        with self._guard(), self._lock:
             self._largest += 1
             number = self._largest
         path = self.path(number)
-        self._disk.make_directory(posixpath.dirname(path))
-        parts = [chunks] if isinstance(chunks, bytes) else chunks
-        with self._disk.open(path, "create") as file:
-            write_all(file, parts)
-            file.sync()
-        self._disk.sync_directory(posixpath.dirname(path))
+        with self._guard():
+            self._disk.make_directory(posixpath.dirname(path))
+            file = self._disk.create_scratch(path)
+        with file:
+            end = 0
+            for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
+                with self._guard():  # not around the iterator: what it raises is the caller's own
+                    file.pwrite(chunk, end)
+                end += memoryview(chunk).nbytes
+            with self._guard():
+                file.sync()
+                self._disk.sync_directory(posixpath.dirname(path))
         return number
 
     def read(self, number: int) -> bytes:

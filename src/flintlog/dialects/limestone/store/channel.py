@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flintlog.columns.payloads import Payloads
+from flintlog.core import threads
 from flintlog.dialects.limestone import batch
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Entry, Version
-from flintlog.disk import File
+from flintlog.disk import DEFERRED, File
 from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Channel:
         self.store = store
         self.number = number
         self._session: Session | None = None
+        self._using = threads.lock()  # held while the file is written: the store is not closed meanwhile
         self._file: File | None = None
         self._begin = 0  # where the session began in the file
         self._end = 0
@@ -159,11 +161,12 @@ class Channel:
     @contextmanager
     def session(self) -> Iterator[Session]:
         """A session in the present epoch; it counts when the block ends, and never was when the block raises."""
-        session = self.begin()
+        idle = self._session is None
         try:
-            yield session
+            yield self.begin()
         except BaseException:
-            self.abort()
+            if idle and self._session is not None:  # also when the interrupt came as soon as it had begun
+                self.abort()
             raise
         self.end()
 
@@ -173,15 +176,20 @@ class Channel:
             raise RefusedError(
                 "this channel has an open session", advice="End it first; use a channel for each thread"
             )
-        epoch = self.store.enter(self)
-        self._session = Session(self, epoch)
+        with DEFERRED:
+            epoch = self.store.enter(self)
+            self._session = Session(self, epoch)
         return self._session
 
     def end(self) -> None:
         """Write the session's entries; on return they are on the device, and durable as soon as their epoch is."""
-        session = self._open()
+        with DEFERRED:
+            self._end_session(self._open())
+
+    def _end_session(self, session: Session) -> None:
         store = self.store
-        with store.guard():
+        store.failstop.check()
+        with self._using, store.guard():
             tail = session.take()
             if store.edition == "shipped":
                 tail += lay.encode_end(session.epoch)
@@ -196,15 +204,21 @@ class Channel:
 
     def abort(self) -> None:
         """Forget the session. What of it is in the file is marked, not cut: somebody may be reading there."""
-        self._open()
-        self._session = None
-        try:
-            if self._file is not None and self._end > self._begin and not self.store.failstop.failed:
+        with DEFERRED:
+            self._open()
+            self._session = None
+            try:
+                if not self.store.failstop.failed:
+                    self._mark_aborted()
+            finally:
+                self.store.leave(self, None)
+
+    def _mark_aborted(self) -> None:
+        with self._using:
+            if self._file is not None and self._end > self._begin:
                 with self.store.guard():
                     self._file.pwrite(bytes([lay.INVALIDATED]), self._begin)
                     self._file.sync()  # its epoch may become durable now, and then these bytes would count
-        finally:
-            self.store.leave(self, None)
 
     def check(self, session: Session) -> None:
         self.store.failstop.check()
@@ -213,7 +227,7 @@ class Channel:
 
     def flush(self, data: bytes) -> None:
         """Write a part of the open session."""
-        with self.store.guard():
+        with DEFERRED, self._using, self.store.guard():
             self._write(data)
 
     def _open(self) -> Session:
@@ -248,6 +262,8 @@ class Channel:
             self.rotated = name
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file, when no write is on its way."""
+        with self._using:
+            if self._file is not None:
+                self._file.close()
+                self._file = None

@@ -9,17 +9,19 @@ until the next compaction.
 the name `.back`; a new catalog is written; the files get their names; `.back` goes, and that is the switch. A
 crash before it is rolled back by whoever opens the directory next.
 
-*Shipped.* The one file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
-the new catalog takes the place of the old one, the logs above the old catalog's epoch are applied on top of it,
-which gives the same state. The original reads no log that the catalog lists, so one that stays must not be listed,
-and it would count what is old in it once more. So the first catalog lists it, then its old sessions are marked as
-invalid, then a second catalog leaves it out. A crash in between is finished by whoever opens the directory next.
+*Shipped.* The original reads no log that the catalog lists, and all of any other. So a log may have sessions on one
+side of the epoch only, and one that has both is parted first: the sessions that may not stay in it are copied to a log
+of their own, then marked as invalid where they were. Each counts all the while, for a moment twice with the same
+version. The one compacted file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
+the new catalog takes the place of the old one, all logs that led to it are applied on top of it, which gives the same
+state. The original needs a catalog that names a compacted file for its removals, so an empty one precedes the first.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
@@ -34,9 +36,10 @@ from flintlog.dialects.limestone.layout import Catalog, Edition
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.store.healing import mark_covered, publish_catalog
+from flintlog.dialects.limestone.scan import Snippets
+from flintlog.dialects.limestone.store.healing import PARTED_SCRATCH, mark, publish_catalog
 from flintlog.dialects.limestone.store.sorted_file import sorted_records
-from flintlog.dialects.limestone.survey import Survey
+from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Buffer, Disk, write_all
 
 _NO_END = 1 << 62
@@ -78,9 +81,10 @@ def compact(
     file_bytes: int = COMPACTED_BYTES,
     memory_bytes: int = MEMORY_BYTES,
     write: WriteFiles | None = None,
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Compacted:
     """Write the state at a durable epoch to compacted files and switch to them. `busy` are rotated logs that may still
-    grow."""
+    grow. `guard` stands around each change that others can see; between them the work can be given up."""
     if write is None:
         state = State(found, epoch, order=order_of(found.edition), memory_bytes=memory_bytes)
         write = partial(write_files, found.disk, state)
@@ -91,22 +95,29 @@ def compact(
         for read in rotated
         if read.file.name in detached and (read.file.name in busy or read.reaches_above(epoch))
     ]
-    stay = {read.file.name for read in staying}
     if found.edition == "designed":
+        stay = {read.file.name for read in staying}
         names = _write_designed(found, write, epoch, file_bytes)
-        _switch_designed(
-            found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, None), names
-        )
+        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, None)
+        with guard():
+            _switch_designed(found, catalog, names)
+        covered = detached - stay
     else:
-        names = _write_shipped(found, write)
         blob = max(found.catalog.max_blob or 0, _largest_blob(found))
-        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, blob)
-        _switch_shipped(found, catalog)
-        if stay:
-            mark_covered(found, staying, epoch)
-            publish_catalog(found.disk, found.path, replace(catalog, detached=detached - stay))
+        with guard():
+            parted = _part_logs(found, staying, busy, epoch)
+            if not found.catalog.compacted:
+                _begin_compacted(found)
+        covered = parted | (detached - {read.file.name for read in staying})
+        [scratch] = write(
+            lambda _: _scratch_path(found), lay.encode_begin(0), file_bytes=None, zero_versions=True
+        )
+        names = [lay.COMPACTED_FILE]
+        with guard():
+            _put_compacted(found, scratch)
+            _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, epoch, blob))
     old = [name for name in found.base if name not in names]
-    return Compacted(epoch, tuple(names), (*old, *sorted(detached - stay)))
+    return Compacted(epoch, tuple(names), (*old, *sorted(covered)))
 
 
 def _path(found: Survey, name: str) -> str:
@@ -134,6 +145,7 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
     disk.rename(main, back)
     disk.sync_directory(path)
     _write_synced(disk, main, [catalog.encode()])
+    disk.sync_directory(path)  # before a compacted file has its name
     for name in names:
         disk.rename(_path(found, name + lay.COMPACTED_SCRATCH), _path(found, name))
     disk.sync_directory(path)
@@ -144,17 +156,63 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
 # Shipped
 
 
-def _write_shipped(found: Survey, write: WriteFiles) -> list[str]:
+def _part_logs(found: Survey, reads: Iterable[LogRead], busy: Collection[str], epoch: int) -> frozenset[str]:
+    """Let each log hold sessions on one side of the epoch only; gives the names of those that hold the old ones.
+
+    The new sessions get a log behind their old one. Where one is still open they stay, and the old ones get a log
+    before it, whose name the rotation left free: of entries with one version the later counts.
+    """
+    moves: list[tuple[LogRead, Snippets, str]] = []
+    covered = set()
+    for read in reads:
+        grows = read.file.name in busy
+        moved = read.counted(-1, epoch) if grows else read.pending(epoch)
+        name = read.file.name
+        if len(moved):
+            name = _copy_sessions(found, read, moved, read.file.number + (-1 if grows else 1))
+            moves.append((read, moved, name))
+        if len(moved) or not grows:
+            covered.add(name if grows else read.file.name)
+    if moves:
+        found.disk.sync_directory(found.path)  # before what was copied is marked
+    for read, moved, _ in moves:
+        mark(found, read, moved)
+    return frozenset(covered)
+
+
+def _copy_sessions(found: Survey, read: LogRead, sessions: Snippets, number: int) -> str:
+    """Copy sessions of a log to one of their own, with the next free number; the caller syncs the name."""
+    assert read.file.channel is not None and read.file.time is not None
+    while found.disk.stat(_path(found, name := lay.rotated_name(read.file.channel, read.file.time, number))):
+        number += 1
+    view = found.view(read.file.name)
+    ranges = zip(sessions.offset.tolist(), sessions.end.tolist(), strict=True)
+    scratch = _path(found, PARTED_SCRATCH)
+    found.disk.make_passing_directory(posixpath.dirname(scratch))
+    _write_synced(found.disk, scratch, (view[begin:end] for begin, end in ranges))
+    found.disk.rename(scratch, _path(found, name))
+    return name
+
+
+def _scratch_path(found: Survey) -> str:
     directory = _path(found, _TEMPORARY)
     found.disk.make_passing_directory(directory)
+    return posixpath.join(directory, lay.COMPACTED_FILE)
 
-    def path_of(number: int) -> str:
-        return posixpath.join(directory, lay.COMPACTED_FILE)
 
-    [scratch] = write(path_of, lay.encode_begin(0), file_bytes=None, zero_versions=True)
+def _begin_compacted(found: Survey) -> None:
+    """An empty compacted file, and a catalog that names it."""
+    scratch = _scratch_path(found)
+    _write_synced(found.disk, scratch, [lay.encode_begin(0)])
+    _put_compacted(found, scratch)
+    named = replace(found.catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
+    publish_catalog(found.disk, found.path, named)
+    found.disk.sync_directory(found.path)  # before there is a key in it that a later session removes
+
+
+def _put_compacted(found: Survey, scratch: str) -> None:
     found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
     found.disk.sync_directory(found.path)
-    return [lay.COMPACTED_FILE]
 
 
 def _switch_shipped(found: Survey, catalog: Catalog) -> None:
@@ -165,7 +223,7 @@ def _switch_shipped(found: Survey, catalog: Catalog) -> None:
         write_all(file, [found.catalog.encode()])
         found.disk.rename(file.path, back)
     publish_catalog(found.disk, found.path, catalog)
-    found.disk.sync_directory(found.path)  # before logs are marked, or go, that the old catalog does not list
+    found.disk.sync_directory(found.path)  # before logs go that the old catalog does not list
 
 
 def _largest_blob(found: Survey) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.workers import Workers
@@ -28,8 +29,10 @@ from flintlog.dialects.limestone.store.compaction import COMPACTED_BYTES, Compac
 from flintlog.dialects.limestone.store.epoch_file import EpochFile
 from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
 from flintlog.dialects.limestone.survey import Survey, survey
-from flintlog.disk import Disk, FailStop, File, take_lock
+from flintlog.disk import DEFERRED, Disk, FailStop, File, take_lock
 from flintlog.errors import LockedError, RefusedError, UsageError
+
+_log = logging.getLogger("flintlog.limestone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Datastore:
     ) -> None:
         self.disk = disk or Disk()
         self.path = self.disk.resolve(path)
-        self.failstop = FailStop(self.path)
+        self.failstop = FailStop(self.path, self._wake)
         self._clock = clock
         self._memory_bytes = memory_bytes
         self._compacted_bytes = compacted_bytes
@@ -77,11 +80,10 @@ class Datastore:
         self._workers = workers
         self.flush_bytes = flush_bytes
         self._on_durable = on_durable
-        self._closed = False
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._recording = threading.Lock()  # held while the epoch file is written
-        self._upkeep = threading.Lock()  # rotation, compaction, backup: one at a time
+        self._lock = threads.StoreLock(self.failstop, reentrant=True)
+        self._changed = self._lock.condition()
+        self._recording = threads.lock()  # held while the epoch file is written
+        self._upkeep = threads.lock()  # rotation, compaction, backup: one at a time
         self._channels: list[Channel] = []
         self.disk.make_passing_directory(self.path)
         self._lock_files: list[File] = [take_lock(self.disk, self.path, "read", self.path)]
@@ -153,21 +155,26 @@ class Datastore:
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
-        healing.heal(found)
+        healing.heal(found, self._milliseconds)
         self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
-        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob)
+        self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
             empty = Catalog(max_blob=0 if self.edition == "shipped" else None)
             healing.publish_catalog(self.disk, self.path, empty)
         self._epochs = EpochFile(self.disk, self.path, rolls=self.edition == "shipped")
-        self._epochs.open(healing.epoch_end(found))
+        self._epochs.open(healing.epoch_end(found), found.durable)
         self.disk.sync_directory(self.path)
-        last = found.last_epoch
+        durable = max(
+            found.durable, found.witness
+        )  # they differ where records are lost that no session needs
+        last = max(found.last_epoch, durable)
         if self.edition == "shipped":
             self._finish_as_shipped(found, last, old)
+        elif durable > found.durable:
+            self._epochs.record(durable)
         # A compaction may have taken in empty epochs that no log and no record shows.
         covered = found.catalog.max_epoch
-        self._recorded = max(last, found.durable) if self.edition == "shipped" else found.durable
+        self._recorded = last if self.edition == "shipped" else durable
         self._durable = max(self._recorded, covered)
         self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
         self._switched = max(last, covered) + 1
@@ -221,45 +228,47 @@ class Datastore:
 
     def wait_durable(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until an epoch is durable; False when the time is over."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(
-                lambda: self._durable >= epoch or self._closed or self.failstop.failed, timeout
+                lambda: self._durable >= epoch or self.failstop.closed or self.failstop.failed, timeout
             )
             if self._durable < epoch:
                 self.failstop.check()
             return self._durable >= epoch
 
-    @contextmanager
-    def guard(self) -> Iterator[None]:
-        """Around every change of a file: a failure stops the store, and whoever waits for an epoch learns it."""
-        try:
-            with self.failstop.guard():
-                yield
-        except BaseException:
-            with self._changed:
-                self._changed.notify_all()
-            raise
+    def guard(self) -> AbstractContextManager[None]:
+        """Around every change of a file: a failure stops the store."""
+        return self.failstop.guard()
+
+    def _wake(self) -> None:
+        """Those who wait for an epoch learn that it will not come."""
+        with self._lock:
+            self._changed.notify_all()
 
     def _advance(self) -> None:
         """Record what became durable, and tell those who wait."""
         if self._upper() <= self._durable:
             return
-        with self._recording:
+        with DEFERRED, self._recording:
             with self._lock:
                 upper = self._upper()
-                if upper <= self._durable:
+                if upper <= self._durable or self.failstop.closed:
                     return
                 record = max((epoch for epoch in self._ended if epoch <= upper), default=0)
             if record > self._recorded:
                 with self.guard():
                     self._epochs.record(record)
                 self._recorded = record
-            with self._changed:
+            with self._lock:
                 self._ended = {epoch for epoch in self._ended if epoch > upper}
                 self._durable = upper
                 self._changed.notify_all()
-        if self._on_durable is not None:
+        if self._on_durable is None:
+            return
+        try:
             self._on_durable(upper)
+        except Exception:
+            _log.exception("on_durable failed for epoch %d of %s; the epoch is durable", upper, self.path)
 
     def _upper(self) -> int:
         """The largest epoch that nobody writes in any more."""
@@ -291,7 +300,7 @@ class Datastore:
                 self._ended.add(epoch)
         self._advance()
 
-    def naming(self) -> AbstractContextManager[object]:
+    def naming(self) -> AbstractContextManager[None]:
         """Held while a log is created: not between the renames of a rotation and their sync."""
         return self._lock
 
@@ -306,7 +315,9 @@ class Datastore:
 
     def rotate(self) -> list[str]:
         """Give every log the name of a rotated one; sessions that are open end in theirs. Returns the new names."""
-        with self._upkeep:
+        self.failstop.check()
+        with DEFERRED, self._upkeep:
+            self.failstop.check()
             return self._rotate().names
 
     def _rotate(self, *, epochs: bool | None = None) -> Rotation:
@@ -316,8 +327,9 @@ class Datastore:
                 name = self._epochs.rotate(self._milliseconds(), self._switched)
                 names += [name] if name else []
             there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
+            written = {channel.name for channel in self._channels if channel.epoch is not None}
             rotated = {
-                name: healing.rotate(self.disk, self.path, name, self._milliseconds())
+                name: healing.rotate(self.disk, self.path, name, self._milliseconds(), spare=name in written)
                 for name in sorted(there)
             }
             for channel in self._channels:
@@ -330,7 +342,8 @@ class Datastore:
 
     def compact(self) -> Compacted | None:
         """Write the durable state to compacted files, while channels go on; None when there is nothing new."""
-        with self._upkeep:
+        self.failstop.check()
+        with self._upkeep, self.failstop.preparing():
             self.failstop.check()
             rotation = self._rotate()
             looking = None if self._workers is None else Looking(self._workers, self.disk, self.path)
@@ -344,16 +357,17 @@ class Datastore:
                 write = partial(
                     spread.write_files, Spread(self._workers, looking, rotation.epoch, order=order)
                 )
-            with self.guard():
-                done = compaction.compact(
-                    found,
-                    rotation.epoch,
-                    busy=rotation.busy,
-                    file_bytes=self._compacted_bytes,
-                    memory_bytes=self._memory_bytes,
-                    write=write,
-                )
-                if not self._keep_superseded:
+            done = compaction.compact(
+                found,
+                rotation.epoch,
+                busy=rotation.busy,
+                file_bytes=self._compacted_bytes,
+                memory_bytes=self._memory_bytes,
+                write=write,
+                guard=self.guard,
+            )
+            if not self._keep_superseded:
+                with self.guard():
                     self._collect(done.superseded)
             return done
 
@@ -377,6 +391,7 @@ class Datastore:
 
         Channels go on. Rotation, compaction and closing wait.
         """
+        self.failstop.check()
         with self._upkeep:
             self.failstop.check()
             yield self._rotate(epochs=True).epoch
@@ -384,16 +399,20 @@ class Datastore:
     # Closing
 
     def close(self) -> None:
-        """Let go of the directory. What is in no durable epoch is forgotten when it is opened again."""
-        with self._upkeep:
-            self.failstop.close()
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
-            for channel in self._channels:
-                channel.close()
-            self._epochs.close()
-            self._unlock()
+        """Let no new call begin, finish those that were begun, and give the directory free.
+
+        What is in no durable epoch is forgotten when it is opened again. In a forked child it does nothing: the store
+        is the parent's.
+        """
+        with self._lock.closing() as mine:
+            if mine:
+                self._wake()
+                with self._upkeep, self._recording:
+                    self.failstop.end()
+                    for channel in self._channels:
+                        channel.close()
+                    self._epochs.close()
+                    self._unlock()
 
     def _unlock(self) -> None:
         for file in reversed(self._lock_files):

@@ -2,7 +2,8 @@
 
 Bytes above the durable epoch were never acknowledged. They must not come to life when a later epoch becomes
 durable: what is torn is cut, and sessions that are whole are cut too (designed) or marked as invalid (shipped, as
-the original does, and wherever something durable stands behind them).
+the original does, and wherever something durable stands behind them). A rotated log is only ever marked, and so is a
+very large one, which is then rotated: readers map those, and die when a file gets shorter under them.
 
 A compaction whose switch of catalogs was not finished is rolled back (designed), or its catalog is written
 again (shipped).
@@ -11,21 +12,25 @@ again (shipped).
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
+from flintlog.core.kept import keep_cut
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
-from flintlog.dialects.limestone.survey import LogRead, Survey
+from flintlog.dialects.limestone.scan import Snippets
+from flintlog.dialects.limestone.survey import LogRead, Survey, compacted_epoch
 from flintlog.disk import Disk, write_all
+from flintlog.disk.disk import COPY_BYTES_MAX
 
 _INVALIDATED = bytes([lay.INVALIDATED])
-# Scratch of the original, as large as the log, which removes it at every start, too; and that of our workers.
-_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.")
+PARTED_SCRATCH = "compaction_temp/parted"  # sessions on their way from one log to another
+# Scratch of the original, as large as the log, which removes it at every start, too; and that of our compactions.
+_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", PARTED_SCRATCH)
 
 
-def heal(found: Survey) -> None:
+def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
     """Put logs, catalogs and compacted files in order. Bytes are durable on return; the caller syncs the names."""
     if found.edition == "designed":
         _roll_back(found)
@@ -35,7 +40,7 @@ def heal(found: Survey) -> None:
         if "/" not in name or name.startswith(_SCRATCH):
             found.disk.unlink(_path(found, name))
     for read in found.logs:
-        _heal_log(found, read)
+        _heal_log(found, read, milliseconds)
 
 
 def epoch_end(found: Survey) -> int:
@@ -50,31 +55,40 @@ def epoch_end(found: Survey) -> int:
 # Logs
 
 
-def _heal_log(found: Survey, read: LogRead) -> None:
+def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> None:
+    """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies."""
     pending = [int(at) for at in read.pending(found.durable).offset]
     torn = read.tail if read.tail is not None and read.tail.torn else None
-    ends = read.file.active or (torn is not None and not torn.marked)
+    may_cut = read.file.active and read.file.size <= COPY_BYTES_MAX
+    cut = torn.begin if torn is not None and may_cut else None
     counted = read.counted(-1, found.durable)
+    if (
+        found.edition == "designed"
+        and may_cut
+        and found.listing.epochs  # without them nobody knows what is durable: mark, but cut nothing
+        and pending
+        and (not len(counted) or int(counted.offset[-1]) < pending[0])
+    ):
+        cut = pending[0] if cut is None else min(cut, pending[0])
+    marks = [at for at in pending if cut is None or at < cut]
+    if torn is not None and not may_cut and not torn.marked and torn.begin not in marks:
+        marks.append(torn.begin)
     with found.disk.open(_path(found, read.file.name), "write") as file:
-        cut = torn.begin if torn is not None and ends else None
-        if (
-            found.edition == "designed"
-            and found.listing.epochs  # without them nobody knows what is durable: mark, but cut nothing
-            and pending
-            and (not len(counted) or int(counted.offset[-1]) < pending[0])
-        ):
-            cut = pending[0] if cut is None else min(cut, pending[0])
-        for at in pending:
-            if cut is None or at < cut:
-                file.pwrite(_INVALIDATED, at)
+        if marks or cut is not None:
+            keep_cut(found.disk, found.path, file, min([*marks, *([] if cut is None else [cut])]))
+        for at in marks:
+            file.pwrite(_INVALIDATED, at)
         if cut is not None:
             file.truncate(cut)
         # Also a cut or a mark that a dead process made: it must not come undone when its epoch is durable.
         file.sync()
+    if torn is not None and read.file.active and not may_cut:
+        rotate(found.disk, found.path, read.file.name, milliseconds())  # nothing may follow in this file
 
 
-def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
-    """Give an active log the name of a rotated one; the caller syncs the directory."""
+def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool = False) -> str:
+    """Give an active log the name of a rotated one; the caller syncs the directory. `spare` leaves the name before it
+    free."""
     match = lay.ACTIVE_NAME.fullmatch(name)
     assert match is not None
     number = 0
@@ -82,6 +96,8 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
     while disk.stat(posixpath.join(path, target)) is not None:
         number += 1
         target = lay.rotated_name(int(match[1]), milliseconds, number)
+    if spare:
+        target = lay.rotated_name(int(match[1]), milliseconds, number + 1)
     disk.rename(posixpath.join(path, name), posixpath.join(path, target))
     return target
 
@@ -91,12 +107,13 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int) -> str:
 
 def _roll_back(found: Survey) -> None:
     """Undo a switch of catalogs that did not come to its end. Compacted files that no catalog names go: a crash came
-    before they counted, or before they were removed."""
-    if found.catalog_name == lay.CATALOG_BACK:
-        found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
+    before they counted, or before they were removed. What cannot be read as one stays."""
     for name in found.listing.compacted:
-        if lay.CMPCT_NAME.fullmatch(name) and name not in found.catalog.compacted:
+        if name not in found.catalog.compacted and compacted_epoch(found, name) is not None:
             found.disk.unlink(_path(found, name))
+    if found.catalog_name == lay.CATALOG_BACK:
+        found.disk.sync_directory(found.path)  # before it holds alone: they are newer than it
+        found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
 
 
 def _settle_compacted(found: Survey) -> None:
@@ -121,18 +138,17 @@ def _leave_out(found: Survey) -> Catalog:
     if found.low < 0 or found.all_history:
         return catalog
     newer = [read for read in found.logs if read.listed and len(read.counted(found.low, found.durable))]
-    mark_covered(found, newer, found.low)
+    for read in newer:
+        mark(found, read, read.counted(-1, found.low))
     return replace(catalog, detached=catalog.detached - {read.file.name for read in newer})
 
 
-def mark_covered(found: Survey, reads: Iterable[LogRead], epoch: int) -> None:
-    """Mark the sessions up to this epoch, which the compacted files hold; durable on return."""
-    for read in reads:
-        old = read.counted(-1, epoch)
-        with found.disk.open(_path(found, read.file.name), "write") as file:
-            for at in old.offset.tolist():
-                file.pwrite(_INVALIDATED, at)
-            file.sync()
+def mark(found: Survey, read: LogRead, sessions: Snippets) -> None:
+    """Mark sessions of a log that stand elsewhere, too; durable on return."""
+    with found.disk.open(_path(found, read.file.name), "write") as file:
+        for at in sessions.offset.tolist():
+            file.pwrite(_INVALIDATED, at)
+        file.sync()
 
 
 def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:

@@ -32,10 +32,10 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.layout import Catalog, Manifest
+from flintlog.dialects.limestone.layout import Catalog, Edition, Manifest
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
-from flintlog.dialects.limestone.survey import LogRead, Survey, survey
+from flintlog.dialects.limestone.survey import LogRead, Survey, compacted_epoch, survey
 from flintlog.dialects.limestone.upkeep import verify
 from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
 from flintlog.disk import Disk
@@ -60,11 +60,14 @@ def plan_repair(
 ) -> Plan:
     """What would make the directory open again."""
     found = survey(disk, path)
+    assumed = _manifest_shown(found, instance)
+    if assumed is not None:
+        found = survey(disk, path, assumed=assumed)
     findings = tuple(found.findings)
     if not any(item.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for item in findings):
         findings = verify.verify(disk, path, no_progress).findings
     draft = Draft()
-    _plan_manifest(found, draft, instance)
+    _plan_manifest(found, draft, assumed)
     _plan_catalog(found, draft)
     _plan_base(found, draft)
     _plan_epochs(found, draft)
@@ -89,8 +92,6 @@ def plan_repair(
         )
 
         def heal(disk: Disk) -> str | None:
-            if found.manifest is None and survey(disk, path).is_damaged:
-                return "there is more: repair once again"
             with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
                 if compacts:
                     store.compact()
@@ -183,24 +184,32 @@ def _rewrite(draft: Draft, action: str, name: str, reason: str, pieces: Sequence
 # The manifest
 
 
-def _plan_manifest(found: Survey, draft: Draft, instance: Callable[[], str]) -> None:
+def _manifest_shown(found: Survey, instance: Callable[[], str]) -> Manifest | None:
+    """What a damaged manifest must have been, by what the other files show; None when they show nothing."""
+    if all(item.code != "manifest-broken" for item in found.findings):
+        return None
+    edition = _edition_shown(found)
+    return None if edition is None else manifest_of(edition, instance)
+
+
+def _plan_manifest(found: Survey, draft: Draft, assumed: Manifest | None) -> None:
     broken = next((item for item in found.findings if item.code == "manifest-broken"), None)
     if broken is None:
         return
-    edition = _edition_shown(found)
-    if edition is None:
+    if assumed is None:
         draft.refusal = (
             "the manifest is damaged, and the files do not show the edition; put the manifest back"
         )
         return
-    manifest: Manifest = manifest_of("shipped" if edition == "shipped" else "designed", instance)
-    reason = f"{broken.message}; the files are of the {edition} edition: becomes version {manifest.version}"
-    if edition == "shipped":
+    reason = (
+        f"{broken.message}; the files are of the {found.edition} edition: becomes version {assumed.version}"
+    )
+    if found.edition == "shipped":
         draft.lost.append("the identity of the instance, which becomes a new one")
-    _replace(draft, found, "rewrite", lay.MANIFEST_FILE, reason, manifest.encode())
+    _replace(draft, found, "rewrite", lay.MANIFEST_FILE, reason, assumed.encode())
 
 
-def _edition_shown(found: Survey) -> str | None:
+def _edition_shown(found: Survey) -> Edition | None:
     """The edition by what only one of them writes; None when nothing shows it."""
     listing = found.listing
     if any(map(lay.CMPCT_NAME.fullmatch, listing.compacted)):
@@ -217,17 +226,24 @@ def _edition_shown(found: Survey) -> str | None:
 
 
 def _plan_catalog(found: Survey, draft: Draft) -> None:
-    wrong = next((item for item in found.findings if item.code in ("catalog-lost", "catalog-name")), None)
+    codes = ("catalog-lost", "catalog-name", "catalog-old")
+    wrong = next((item for item in found.findings if item.code in codes), None)
     if wrong is None:
         return
-    name = wrong.file or lay.CATALOG_FILE
     sets: dict[int, list[str]] = {}
     for file in sorted(filter(lay.CMPCT_NAME.fullmatch, found.listing.compacted)):
-        view = found.view(file)
-        if len(view) >= lay.MARKER_SIZE and view[0] == lay.BEGIN:
-            sets.setdefault(lay.decode_marker(view, 0), []).append(file)
+        epoch = compacted_epoch(found, file)
+        if epoch is None:
+            draft.lost.append(f"keys in {file}, which cannot be read")
+        elif wrong.code != "catalog-old" or epoch > found.catalog.max_epoch:
+            sets.setdefault(epoch, []).append(file)
     if found.edition == "shipped" or not sets:
-        _aside(draft, name, f"{wrong.message}; a new one is written")
+        _aside(draft, wrong.file or lay.CATALOG_FILE, f"{wrong.message}; a new one is written")
+        return
+    if wrong.code == "catalog-old" and found.catalog_name == lay.CATALOG_BACK and found.unfinished is None:
+        draft.refusal = (
+            "the catalog is gone, and the one before it is too old; put it back, or restore a backup"
+        )
         return
     if len(sets) > 1:
         draft.refusal = "there are compacted files of several compactions and no catalog; restore a backup"
@@ -240,12 +256,19 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         draft.lost.append(f"keys in compacted files between {files[0]} and {files[-1]} that are gone")
     _replace(draft, found, "rewrite", lay.CATALOG_FILE, reason, catalog.encode())
+    if lay.CATALOG_BACK in found.listing.catalogs:  # it would hold as long as it is there
+        _aside(draft, lay.CATALOG_BACK, "the new catalog holds in its place")
 
 
 def _plan_base(found: Survey, draft: Draft) -> None:
+    renewed = any(step.file == lay.CATALOG_FILE for step in draft.steps)
     for finding in found.findings:
-        if finding.code == "compacted-missing":
+        if finding.code == "compacted-missing" and not renewed:
             draft.refusal = f"{finding.file} is gone, and nothing else holds its keys; restore a backup"
+        elif finding.code == "compacted-other":
+            draft.refusal = (
+                f"{finding.file} is another file, and nothing else holds its keys; restore a backup"
+            )
         elif finding.file in found.base_walks and finding.code in _LOG_DAMAGE:
             _plan_compacted(found, finding, draft)
 
@@ -268,7 +291,10 @@ def _plan_compacted(found: Survey, finding: Finding, draft: Draft) -> None:
 
 
 def _plan_epochs(found: Survey, draft: Draft) -> None:
-    wrong = [item for item in found.findings if item.code in ("epoch-missing", "epoch-type")]
+    for item in found.findings:
+        if item.code == "epoch-torn" and item.file != lay.EPOCH_FILE:  # which opening does not cut
+            _rewrite(draft, "cut", item.file or "", item.message, [(0, item.offset or 0)])
+    wrong = [item for item in found.findings if item.code in ("epoch-missing", "epoch-type", "epoch-short")]
     if not wrong or found.manifest is None:
         return
     epoch, torn = _whole_epochs(found)
@@ -283,7 +309,7 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
 
 def _whole_epochs(found: Survey) -> tuple[int, int | None]:
     """The largest epoch up to which every session is whole, and the first one of which one is torn."""
-    epochs: list[int] = [found.durable, found.catalog.max_epoch]
+    epochs: list[int] = [found.durable, found.witness, found.catalog.max_epoch]
     torn: list[int] = []
     for read in found.logs:
         snippets = read.snippets[read.snippets.kind == lay.BEGIN]
@@ -292,7 +318,7 @@ def _whole_epochs(found: Survey) -> tuple[int, int | None]:
             torn.append(int(snippets.epoch[-1]))
     if not torn:
         return max(epochs), None
-    return max(found.durable, min(torn) - 1), min(torn)
+    return max(found.durable, found.witness, min(torn) - 1), min(torn)
 
 
 # Logs

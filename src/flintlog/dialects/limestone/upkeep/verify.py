@@ -29,6 +29,7 @@ _PASSING = {
     "torn-tail",
     "not-durable",
     "epoch-torn",
+    "epoch-short",
     "catalog-back",
     "catalog-incomplete",
     "manifest-back",
@@ -198,6 +199,8 @@ def _items(found: Survey) -> Iterator[FileItem]:
             yield FileItem(log.name, "active" if log.active else "rotated", log.size)
     if listing.snapshot is not None:
         yield FileItem(lay.SNAPSHOT_FILE, "snapshot", listing.snapshot)
+    if listing.witness is not None:
+        yield FileItem(lay.WITNESS_FILE, "epoch", listing.witness)
     for name, size in listing.scratch.items():
         yield FileItem(name, "leftover", size)
     for name, size in listing.foreign.items():

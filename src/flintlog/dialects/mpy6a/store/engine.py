@@ -8,10 +8,10 @@ the note's files follow unsynced. Without one the note's files are written with 
 from __future__ import annotations
 
 import posixpath
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
@@ -24,7 +24,7 @@ from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
 from flintlog.dialects.mpy6a.store.note_files import NoteFiles
 from flintlog.dialects.mpy6a.store.operation_log import OperationLog
 from flintlog.dialects.mpy6a.survey import Survey, survey
-from flintlog.disk import Disk, FailStop, take_lock
+from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
@@ -55,14 +55,14 @@ class Engine:
         self.disk = disk
         self.path = path
         self.strict = strict
-        self.lock = threading.RLock()
-        self.failstop = FailStop(path)
+        self.failstop = FailStop(path, after)
+        self.lock = threads.StoreLock(self.failstop, reentrant=True)
         self._log_bytes = log_bytes
         self._after = after
         self._files = NoteFiles(disk, path)
         self._log = None if strict else OperationLog(disk, path, reserve_bytes=reserve_bytes)
         self._group: GroupCommit[Work] = GroupCommit(self._flush)
-        self._checkpointing = threading.Lock()
+        self._checkpointing = threads.lock()  # taken before `lock`
         refuse_backup(disk, path)
         disk.make_passing_directory(path)
         self._lock_file = take_lock(disk, path, "read", path)
@@ -193,22 +193,26 @@ class Engine:
             due = self._files.changes_end > self._log_bytes
         else:
             due = self._log.end > self._log_bytes or self._log.events > _EVENTS_MAX
-        if due and self._checkpointing.acquire(blocking=False):
-            try:
-                self._checkpoint(beside=True)
-            finally:
-                self._checkpointing.release()
+        if not due or self.failstop.closed:
+            return
+        with DEFERRED:
+            if self._checkpointing.acquire(blocking=False):
+                try:
+                    if self._log is not None:
+                        self._group.drain()
+                    self._checkpoint()
+                finally:
+                    self._checkpointing.release()
 
     def checkpoint(self) -> None:
         """Bring the note's files up to date, and begin the logs anew."""
-        with self._checkpointing:
-            self._checkpoint(beside=False)
-
-    def _checkpoint(self, *, beside: bool) -> None:
-        if beside and self._log is not None:
-            self._group.drain()
-        with self.lock:
+        self.failstop.check()
+        with DEFERRED, self._checkpointing, self.lock:
             self.failstop.check()
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        with self.lock:
             self._group.drain()
             with self.failstop.guard():
                 self._write_state()
@@ -249,17 +253,24 @@ class Engine:
 
     def close(self) -> None:
         """Write what was handed in; the snapshot then tells how long every file is."""
+        with self.lock.closing() as mine:
+            if mine:
+                with self._checkpointing:
+                    self._close()
+
+    def _close(self) -> None:
         try:
             if not self.failstop.failed:
                 self._group.drain()
                 if self._files.written if self._log is None else self._log.events:
-                    self.checkpoint()
+                    self._checkpoint()
         finally:
-            self.failstop.close()
-            self._files.close()
-            if self._log is not None:
-                self._log.close()
-            self._lock_file.close()
+            with self.lock:
+                self.failstop.end()
+                self._files.close()
+                if self._log is not None:
+                    self._log.close()
+                self._lock_file.close()
 
     def log_view(self) -> memoryview:
         """The operation log as it is on disk. The lock is held."""

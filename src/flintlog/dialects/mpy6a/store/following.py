@@ -24,7 +24,7 @@ from flintlog.dialects.mpy6a.operations import Base, Open, Operation, Place
 from flintlog.dialects.mpy6a.replay import Machine
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import GapError
-from flintlog.disk import Disk, File
+from flintlog.disk import Disk, File, interruptible
 from flintlog.errors import RefusedError
 
 _CHUNK = 1 << 20
@@ -163,7 +163,7 @@ def receive(engine: Engine, items: Iterable[Item]) -> None:
     """Take what a leader gives. The lock is held."""
     arrival = Arrival(engine)
     try:
-        for item in items:
+        for item in interruptible(items):
             if isinstance(item, Operations):
                 engine.wait(apply(engine, item))
             elif isinstance(item, Ahead):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.gather import gather
 from flintlog.columns.payloads import Payloads
+from flintlog.core import threads
 from flintlog.dialects.mpy6a import batch, scan
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.operations import Place
@@ -55,7 +55,7 @@ class Replays:
         self._store = store
         self._pieces = pieces
         self._order = order  # rows of all pieces, counted one after the other
-        self._ending = threading.Lock()
+        self._ending = threads.lock()
         self._ended = False
         self._starts = np.cumsum([0, *(len(piece.records) for piece in pieces)])
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flintlog.columns.payloads import Payloads
+from flintlog.core import threads
 from flintlog.core.finding import Finding
 from flintlog.dialects.mpy6a import batch, compaction, scan, spread
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.compaction import Merge
-from flintlog.dialects.mpy6a.files import SCRATCH_DATA, list_files
+from flintlog.dialects.mpy6a.files import list_files
 from flintlog.dialects.mpy6a.layout import Record, StateID
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.store import following
@@ -43,7 +43,7 @@ from flintlog.dialects.mpy6a.store.session import (
     is_time,
     warn_exhausted,
 )
-from flintlog.disk import Disk
+from flintlog.disk import DEFERRED, Disk
 from flintlog.disk import File as DiskFile
 from flintlog.errors import ClosedError, RefusedError, UsageError
 
@@ -88,7 +88,7 @@ class SessionStore:
         self._told: float | None = None
         self._on_exhausted = on_exhausted or warn_exhausted
         self._file_bytes = file_bytes
-        self._changed = threading.Condition()
+        self._changed = threads.condition()
         self._changes = 0
         self._leads = False
         self._closed = False
@@ -186,13 +186,14 @@ class SessionStore:
     @contextmanager
     def _working(self) -> Iterator[Work]:
         """Operations as they are added; durable on return. What was applied is written whatever is raised."""
-        with self._leading():
-            work = Work()
-            try:
-                yield work
-            finally:
-                ticket = self._engine.submit(work)
-        self._engine.wait(ticket)
+        with DEFERRED:
+            with self._leading():
+                work = Work()
+                try:
+                    yield work
+                finally:
+                    ticket = self._engine.submit(work)
+            self._engine.wait(ticket)
 
     # Time
 
@@ -516,30 +517,25 @@ class SessionStore:
             if not merges:
                 return 0
             freed = sum(merge.dead_bytes for merge in merges)
-            if workers is None:
-                for merge in merges:
-                    self._put_merged(merge, None)
-            else:
-                with spread.merged_files(workers, engine.disk, self.path, merges) as written:
-                    for merge, file in zip(merges, written, strict=True):
-                        self._put_merged(merge, file)
+            with ExitStack() as stack:
+                with engine.failstop.preparing(), DEFERRED.lifted():
+                    written = stack.enter_context(
+                        spread.merged_files(workers, engine.disk, self.path, merges)
+                    )
+                for merge, file in zip(merges, written, strict=True):
+                    self._put_merged(merge, file)
             engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
         return freed
 
-    def _put_merged(self, merge: Merge, written: DiskFile | None) -> None:
-        """Put a merged file, written here when nobody has done that, in the place of its files."""
+    def _put_merged(self, merge: Merge, written: DiskFile) -> None:
+        """Put a merged file in the place of its files."""
         engine = self._engine
         # It counts as created when the first of them was, but has a name of its own.
         living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
         name = lay.name_behind(merge.files[0].name, living)
         engine.announce(name)
         with engine.failstop.guard():
-            if written is not None:
-                engine.disk.install(written, f"{self.path}/{name}")
-            else:
-                chunks = spread.chunks_of(engine.disk, self.path, merge)
-                scratch = f"{self.path}/{SCRATCH_DATA}{lay.SCRATCH_SUFFIX}"
-                engine.disk.publish(f"{self.path}/{name}", chunks, scratch=scratch)
+            engine.disk.install(written, f"{self.path}/{name}")
         engine.machine.merge(self.last.following(), merge.files, name)
 
     # Two stores
@@ -587,8 +583,11 @@ class SessionStore:
         self._engine.checkpoint()
 
     def close(self) -> None:
-        """Write what was handed in and let go of the directory."""
-        if not self._closed:
+        """Let no new call begin, finish those that were begun, and give the directory free.
+
+        In a forked child it does nothing: the store is the parent's.
+        """
+        if not self._engine.failstop.forked:
             self._closed = True
             self._wake()
             self._engine.close()

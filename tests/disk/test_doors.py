@@ -1,0 +1,193 @@
+"""What is no regular file, what leads out of the directory, and whose a file is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
+from flintlog.core.backup import restore_backup, take_backup
+from flintlog.core.dialect import detect, no_progress
+from flintlog.disk import Disk
+from flintlog.errors import DiskError, FlintlogError, RefusedError
+
+SOMEONE = 65534 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
+
+
+def queues(root: Path) -> None:
+    with QueueStore(root) as store:
+        store.queue().add_many([b"a", b"b"])
+
+
+def peer(root: Path) -> None:
+    with RaftStore(root) as store:
+        store.append_columns(1, [b"a", b"b"])
+
+
+def sessions(root: Path) -> None:
+    with SessionStore(root, topics=[Topic(1, 60)]) as store:
+        store.put_many(1, [b"a", b"b"], now=1)
+
+
+def keys(root: Path) -> None:
+    with Datastore(root) as store:
+        with store.channel().session() as session:
+            session.put(1, b"k", b"v")
+        store.switch_epoch()
+
+
+LOGS = [queues, peer, sessions, keys]
+
+
+def files_of(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+# Pipes
+
+
+def verify(log, root: str) -> None:
+    if log.verify(Disk(), root, no_progress).exit_status:
+        raise RefusedError("it is not whole")
+
+
+def state(log, root: str) -> None:
+    list(log.state(Disk(), root, None))
+
+
+def repair(log, root: str) -> None:
+    plan = log.plan_repair(Disk(), root)
+    if plan.refusal or plan.findings:
+        raise RefusedError("it is not whole")
+
+
+def outcome(act, root: str) -> str:
+    try:
+        act(detect(Disk(), root), root)
+    except FlintlogError as error:
+        return error.code
+    return "read"
+
+
+@pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
+def test_a_pipe_in_the_place_of_any_file_is_refused_and_hangs_nothing(make, tmp_path):
+    signal.alarm(120)  # a hang ends the test run
+    make(tmp_path / "log")
+    for number, path in enumerate(files_of(tmp_path / "log")):
+        root = tmp_path / str(number)
+        make(root)
+        spoiled = root / path.relative_to(tmp_path / "log")
+        spoiled.unlink()
+        os.mkfifo(spoiled)
+        told = [outcome(act, str(root)) for act in (verify, state, repair)]
+        assert stat.S_ISFIFO(spoiled.stat().st_mode)
+        # What a store writes anew at each opening is read by nobody.
+        assert "read" not in told or spoiled.relative_to(root) == Path("data/snapshot"), (spoiled, told)
+    signal.alarm(0)
+
+
+def test_a_device_is_refused():
+    with pytest.raises(RefusedError, match="no regular file"):
+        Disk().open("/dev/zero")
+
+
+# Links
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(outside)
+    for mode in ("write", "create"):
+        with pytest.raises(DiskError, match="symbolic link"):
+            Disk().open(str(tmp_path / "link"), mode)
+    assert outside.read_bytes() == b"precious"
+
+
+def test_a_directory_is_removed_without_what_its_links_lead_to(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "link").symlink_to(outside)
+    Disk().remove_directory(str(tmp_path / "log"))
+    assert (outside / "precious").exists()
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
+def test_taking_a_repair_back_follows_no_link(make, tmp_path):
+    root, outside = tmp_path / "log", tmp_path / "outside"
+    make(root)
+    newest = max(files_of(root), key=lambda path: path.stat().st_size)
+    newest.write_bytes(newest.read_bytes() + b"rubbish" * 100)
+    log = detect(Disk(), str(root))
+    plan = log.plan_repair(Disk(), str(root))
+    if not plan.steps:
+        newest.write_bytes(newest.read_bytes()[:-710])
+        plan = log.plan_repair(Disk(), str(root))
+    if plan.steps:
+        plan.apply()
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"do not touch")
+    data = root / "data" if (root / "data" / "tflux.metadata").exists() else root
+    (data / "linked").symlink_to(outside)
+    with pytest.raises(FlintlogError):
+        undo = log.plan_undo(Disk(), str(root), force=True)
+        if undo.refusal:
+            raise RefusedError(undo.refusal)
+        undo.apply()
+    assert (outside / "precious").read_bytes() == b"do not touch"
+
+
+# Owner and mode
+
+
+def modes(root: Path) -> set[int]:
+    return {stat.S_IMODE(path.stat().st_mode) for path in files_of(root)}
+
+
+@pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
+def test_a_log_of_its_owner_alone_stays_so_in_kept_in_backups_and_when_it_is_restored(make, tmp_path, umask):
+    root, place, back = (tmp_path / name for name in ("log", "place", "back"))
+    umask(0o077)
+    make(root)
+    umask(0o022)
+    assert modes(root) == {0o600}
+    take_backup(Disk(), str(root), str(place))
+    restore_backup(Disk(), str(place / "0001"), str(back))
+    copied = [path for path in files_of(place) + files_of(back) if path.name != "flintlog-backup.json"]
+    made = {path.name for path in copied if stat.S_IMODE(path.stat().st_mode) != 0o600}
+    assert made <= {"tflux.metadata"} or not made, made
+    newest = max(files_of(root), key=lambda path: path.stat().st_size)
+    newest.write_bytes(newest.read_bytes()[:-3])
+    plan = detect(Disk(), str(root)).plan_repair(Disk(), str(root))
+    if plan.steps:
+        plan.apply()
+        kept = [path for path in files_of(root) if path.name != "flintlog-repair.json"]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
+
+
+@pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
+def test_what_root_repairs_in_a_users_log_is_the_users(make, tmp_path):
+    root = tmp_path / "log"
+    make(root)
+    newest = max(files_of(root), key=lambda path: path.stat().st_size)
+    newest.write_bytes(newest.read_bytes()[:-3])
+    for path in [root, *root.rglob("*")]:
+        os.chown(path, SOMEONE, -1)
+    plan = detect(Disk(), str(root)).plan_repair(Disk(), str(root))
+    if plan.steps:
+        plan.apply()
+    assert {path.stat().st_uid for path in [root, *root.rglob("*")]} == {SOMEONE}

@@ -1,0 +1,175 @@
+"""An epoch file that lost records: no acknowledged session is forgotten, and what opening drops is copied first."""
+
+from __future__ import annotations
+
+import pytest
+from tests.golden_cases import snapshot_of
+from tests.limestone.directories import designed, session, shipped
+
+from flintlog.core.dialect import no_progress
+from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.dialect import DIALECT
+from flintlog.dialects.limestone.layout import Catalog
+from flintlog.dialects.limestone.store import Datastore
+from flintlog.dialects.limestone.upkeep.repair import plan_repair
+from flintlog.disk import Disk
+from flintlog.errors import DamageError
+
+BOTH = pytest.mark.parametrize("edition", ["designed", "shipped"])
+EPOCHS = 20
+LOST = {
+    "emptied": lambda raw: b"",
+    "zeroed": lambda raw: bytes(len(raw)),
+    "one record of zeros": lambda raw: bytes(lay.MARKER_SIZE),
+    "cut inside the first record": lambda raw: raw[:5],
+    "cut to half": lambda raw: raw[: len(raw) // 2],
+    "cut behind the first record": lambda raw: raw[: lay.MARKER_SIZE],
+    "without the last two": lambda raw: raw[: -2 * lay.MARKER_SIZE],
+    "the tail is zeros": lambda raw: raw[: lay.MARKER_SIZE] + bytes(len(raw) - lay.MARKER_SIZE),
+}
+
+
+def written(path, edition) -> dict[bytes, bytes]:
+    """Two channels, a session of each in every epoch, all acknowledged."""
+    with Datastore(path, edition=edition, snapshot=False) as store:
+        channels = store.channel(), store.channel()
+        for number in range(EPOCHS):
+            for which, channel in enumerate(channels):
+                with channel.session() as one:
+                    one.put(1, b"%d.%d" % (which, number), b"x" * 100)
+            store.switch_epoch()
+        assert store.durable_epoch == EPOCHS
+    return {b"%d.%d" % (which, number): b"x" * 100 for which in (0, 1) for number in range(EPOCHS)}
+
+
+def state(path) -> dict[bytes, bytes]:
+    rows = [row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist()]
+    return {row["key"]: row["value"] for row in rows}
+
+
+def found(path) -> tuple[str, set[str]]:
+    seen = DIALECT.verify(Disk(), str(path), no_progress)
+    return seen.verdict, {item.code for item in seen.findings}
+
+
+@BOTH
+@pytest.mark.parametrize("how", LOST)
+def test_lost_records_are_refused_and_repair_counts_every_session(how, edition, tmp_path):
+    path = tmp_path / "log"
+    expected = written(path, edition)
+    epochs = path / lay.EPOCH_FILE
+    epochs.write_bytes(LOST[how](epochs.read_bytes()))
+    before = snapshot_of(path)
+    verdict, codes = found(path)
+    assert verdict == "corrupt" and codes & {"epoch-short", "epoch-type"}
+    for act in (lambda: Datastore(path), lambda: state(path)):
+        with pytest.raises(DamageError) as caught:
+            act()
+        assert caught.value.code in ("epoch-short", "epoch-type")
+        assert caught.value.file == str(epochs)
+    assert "repair" in (caught.value.advice or "")
+    assert snapshot_of(path) == before
+    plan = plan_repair(Disk(), str(path))
+    assert (plan.refusal, plan.lost) == (None, ())
+    plan.apply()
+    assert found(path)[0] == "clean"
+    assert state(path) == expected
+    with Datastore(path) as store:
+        assert store.findings == ()
+        assert {entry.key: entry.value for entry in store.snapshot.scan()} == expected
+
+
+@BOTH
+def test_an_older_epoch_file_is_one_that_lost_records(edition, tmp_path):
+    path = tmp_path / "log"
+    with Datastore(path, edition=edition) as store:
+        channel = store.channel()
+        with channel.session() as one:
+            one.put(1, b"a", b"1")
+        store.switch_epoch()
+        older = (path / lay.EPOCH_FILE).read_bytes()
+        with channel.session() as one:
+            one.put(1, b"b", b"2")
+        store.switch_epoch()
+    (path / lay.EPOCH_FILE).write_bytes(older)
+    assert found(path) == ("corrupt", {"epoch-short", "not-durable"})
+
+
+@BOTH
+@pytest.mark.parametrize("ahead", [1, 5, 300])
+def test_sessions_that_wait_for_another_one_are_forgotten_and_copied(edition, ahead, tmp_path):
+    """A process dies while a session of the first epoch is open and others have gone on for many epochs."""
+    store = Datastore(tmp_path, edition=edition, snapshot=False)
+    slow, fast = store.channel(), store.channel()
+    with fast.session() as one:
+        one.put(1, b"durable", b"1")
+    store.switch_epoch()
+    slow.begin().put(1, b"never ended", b"")
+    for number in range(ahead):
+        with fast.session() as one:
+            one.put(1, b"%d" % number, b"2")
+        store.switch_epoch()
+    log = (tmp_path / "pwal_0001").read_bytes()
+    keep = log.index(lay.encode_begin(2))
+    store.close()
+    assert found(tmp_path) == ("repairable", {"not-durable"})
+    with Datastore(tmp_path) as store:
+        assert [finding.code for finding in store.findings] == ["not-durable"]
+        assert [entry.key for entry in store.snapshot.scan()] == [b"durable"]
+    [copy] = (tmp_path / "kept" / "opened").iterdir()
+    assert copy.name.endswith(f"-pwal_0001@{keep}")
+    assert copy.read_bytes() == log[keep:]
+
+
+@BOTH
+def test_a_new_store_that_dies_before_its_first_epoch_is_durable_opens(edition, tmp_path):
+    store = Datastore(tmp_path, edition=edition, snapshot=False)
+    first, second = store.channel(), store.channel()
+    first.begin()
+    for _ in range(4):
+        with second.session() as one:
+            one.put(1, b"a", b"1")
+        store.switch_epoch()
+    store.close()
+    with Datastore(tmp_path) as store:
+        assert len(store.snapshot) == 0
+    assert found(tmp_path)[0] == "clean"
+
+
+@pytest.mark.parametrize("make", [designed, shipped])
+def test_the_catalog_tells_that_records_are_lost(make, tmp_path):
+    """What compacted files hold was durable, and so was every session up to their epoch."""
+    name = lay.COMPACTED_FILE if make is shipped else "cmpct_0001"
+    made = make(tmp_path / "log", 1).compacted("a", epoch=3, name=name)
+    made.catalog(Catalog({name: 1}, frozenset(), 3, 0 if make is shipped else None))
+    made.log(session(2, "b"), session(4, "c"))
+    assert "epoch-short" in found(made.root)[1]
+    with pytest.raises(DamageError, match="epoch 3"):
+        Datastore(made.root)
+
+
+@BOTH
+def test_lost_records_that_no_session_needs_are_written_again(edition, tmp_path):
+    """All sessions are in compacted files."""
+    path = tmp_path / "log"
+    expected = written(path, edition)
+    with Datastore(path) as store:
+        assert store.compact() is not None
+    (path / lay.EPOCH_FILE).write_bytes(b"")
+    assert found(path) == ("repairable", {"epoch-short"})
+    assert state(path) == expected
+    with Datastore(path) as store:
+        assert store.durable_epoch == EPOCHS
+    assert found(path) == ("clean", set())
+    assert (path / lay.EPOCH_FILE).read_bytes() == lay.encode_durable(EPOCHS)
+
+
+@BOTH
+def test_the_witness_is_never_ahead_of_the_epoch_file(edition, tmp_path):
+    with Datastore(tmp_path, edition=edition) as store:
+        channel = store.channel()
+        for number in range(1, 4):
+            with channel.session() as one:
+                one.put(1, b"a", b"1")
+            store.switch_epoch()
+            assert (tmp_path / lay.WITNESS_FILE).read_bytes()[-9:] == lay.encode_durable(number)
