@@ -280,7 +280,9 @@ def undescribed(root: Path) -> None:
 
 
 def leftover(root: Path) -> None:
+    """A file that was in the making, or going, when its store died."""
     noted(root)
+    (root / "data.30@2022042817.data.new").write_bytes(b"")
     (root / "30@2022042817.data").write_bytes(
         lay.encode_record(Record(1651165230, StateID(1, 1), 1, 0, b"old"))
     )
