@@ -273,8 +273,16 @@ def aside(root: Path) -> None:
                     session.store(now=T0 + 10)
 
 
+def undescribed(root: Path) -> None:
+    """A file with sessions that nothing describes."""
+    record = lay.encode_record(Record(T0 + 77, StateID(1, 5), SHORT, 0, b"of a lost file"))
+    (root / "77@2023111422.data").write_bytes(record)
+
+
 def leftover(root: Path) -> None:
+    """A file that was in the making, or going, when its store died."""
     noted(root)
+    (root / "data.30@2022042817.data.new").write_bytes(b"")
     (root / "30@2022042817.data").write_bytes(
         lay.encode_record(Record(1651165230, StateID(1, 1), 1, 0, b"old"))
     )
@@ -365,6 +373,9 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("operation-offset", but(settled, one_in_checkpoint(FIRST, offset=1 << 20))),
     ("operation-session", but(logged, operations(ops.Append(StateID(1, 9999), b"whose?")))),
     ("operation-place", but(logged, operations(ops.Finish(ops.Place(FIRST, 1 << 20, 40))))),
+    ("log-missing", but(logged, remove(lay.OPERATIONS_FILE))),
+    ("file-undescribed", but(noted, undescribed)),
+    ("file-undescribed", but(logged, undescribed)),
     ("operation-records", but(logged, operations(ops.Put(30, 0, b"")))),
     ("operation-no-file", but(logged, operations(ops.Put(77, 1, _PUT)))),
     ("note-ahead", ahead_of_the_log),
