@@ -11,13 +11,16 @@ from contextlib import suppress
 from typing import Any
 
 from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog, SessionStore, Topic
+from flintlog.core.dialect import Dialect, EntryQuery, detect, no_progress
+from flintlog.core.finding import Severity
+from flintlog.core.live import holding, told_when_it_goes
 from flintlog.dialects.taskflux import layout as taskflux
 from flintlog.dialects.taskflux.layout import AddRecord
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
-from flintlog.errors import RefusedError
+from flintlog.errors import DamageError, DiskError, NotALogError, RefusedError
 from flintlog.testing.notes import Notes
-from flintlog.testing.races import Subject
+from flintlog.testing.races import Operation, Subject
 
 _numbers = itertools.count()
 
@@ -287,10 +290,15 @@ def _begin_and_store(store: SessionStore, notes: Notes, chance: random.Random) -
         session.store(now=100)
 
 
-def _due_and_delete(store: SessionStore, notes: Notes, chance: random.Random) -> None:
-    for session in store.due(_LATER, limit=3):
-        with notes.remove(session.data.decode()):
-            session.delete()
+def _due_and_delete(*, strict: bool) -> Operation:
+    """A strict store may replay a session that was ended before an older one of its file."""
+
+    def act(store: SessionStore, notes: Notes, chance: random.Random) -> None:
+        for session in store.due(_LATER, limit=3):
+            with notes.remove(session.data.decode(), for_good=not strict):
+                session.delete()
+
+    return act
 
 
 def _due_and_store(store: SessionStore, notes: Notes, chance: random.Random) -> None:
@@ -298,10 +306,14 @@ def _due_and_store(store: SessionStore, notes: Notes, chance: random.Random) -> 
         session.store(now=_LATER)
 
 
-def _finish_many(store: SessionStore, notes: Notes, chance: random.Random) -> None:
-    found = store.due_batch(_LATER, 10)
-    with notes.remove(*(record.data.decode() for record, _ in found.rows())):
-        found.delete()
+def _finish_many(*, strict: bool) -> Operation:
+    def act(store: SessionStore, notes: Notes, chance: random.Random) -> None:
+        found = store.due_batch(_LATER, 10)
+        names = [record.data.decode() for record, _ in found.rows()]
+        with notes.remove(*names, for_good=not strict):
+            found.delete()
+
+    return act
 
 
 def _rotate_sessions(store: SessionStore, notes: Notes, chance: random.Random) -> None:
@@ -320,17 +332,18 @@ def _waiting(store: SessionStore) -> Sequence[str]:
     ]
 
 
-_SESSIONS = {
-    "compact": _compact,
-    "delete": _due_and_delete,
-    "finish": _finish_many,
-    "new": _begin_and_store,
-    "put": _put,
-    "put_many": _put_many,
-    "rotate": _rotate_sessions,
-    "snapshot": _snapshot,
-    "store": _due_and_store,
-}
+def _session_operations(*, strict: bool) -> dict[str, Operation]:
+    return {
+        "compact": _compact,
+        "delete": _due_and_delete(strict=strict),
+        "finish": _finish_many(strict=strict),
+        "new": _begin_and_store,
+        "put": _put,
+        "put_many": _put_many,
+        "rotate": _rotate_sessions,
+        "snapshot": _snapshot,
+        "store": _due_and_store,
+    }
 
 
 # limestone
@@ -419,8 +432,49 @@ SUBJECTS = (
     Subject("shipped-queues", _open_queues("shipped"), _records, _QUEUES),
     Subject("replica", _Replica, _replayed, _REPLICA),
     Subject("peer", _open_peer, _peer_items, _PEER),
-    Subject("sessions", _open_sessions(strict=False), _waiting, _SESSIONS),
-    Subject("strict-sessions", _open_sessions(strict=True), _waiting, _SESSIONS),
+    Subject("sessions", _open_sessions(strict=False), _waiting, _session_operations(strict=False)),
+    Subject("strict-sessions", _open_sessions(strict=True), _waiting, _session_operations(strict=True)),
     Subject("designed-keys", _open_keys("designed"), _keys, _KEYS),
     Subject("shipped-keys", _open_keys("shipped"), _keys, _KEYS),
 )
+
+
+def look(path: str) -> str | None:
+    """Read a directory that a store has open, through every view: what is wrong, or None.
+
+    A reader may be told to try again. It is never told of damage, and never meets another error.
+    """
+    disk = Disk()
+    try:
+        log = detect(disk, path)
+    except NotALogError:
+        return None  # it is being made
+    for view in (_verified, _state, _dumped):
+        try:
+            wrong = view(log, disk, path)
+        except (DamageError, DiskError) as error:
+            return f"{view.__name__[1:]}: {error}"
+        except RefusedError as error:
+            wrong = None if "gain" in (error.advice or "") else f"{view.__name__[1:]}: {error}"
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _verified(log: Dialect, disk: Disk, path: str) -> str | None:
+    found = log.verify(disk, path, no_progress)
+    worst = [finding for finding in found.findings if finding.severity is Severity.CORRUPT]
+    return f"verified: {worst}" if worst else None
+
+
+def _state(log: Dialect, disk: Disk, path: str) -> None:
+    for _ in log.state(disk, path, None):
+        pass
+
+
+def _dumped(log: Dialect, disk: Disk, path: str) -> None:
+    query = EntryQuery()
+    with told_when_it_goes(path), holding(disk, path) as held:
+        for split in log.splits(held, path, query):
+            for _ in log.read_split(held, path, split, query):
+                pass
