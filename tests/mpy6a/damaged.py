@@ -273,10 +273,20 @@ def aside(root: Path) -> None:
                     session.store(now=T0 + 10)
 
 
-def undescribed(root: Path) -> None:
-    """A file with sessions that nothing describes."""
-    record = lay.encode_record(Record(T0 + 77, StateID(1, 5), SHORT, 0, b"of a lost file"))
-    (root / "77@2023111422.data").write_bytes(record)
+def young(root: Path) -> None:
+    """The note's files alone, without a snapshot so far: the store was not closed."""
+    made = root.parent / f"{root.name}-made"
+    with SessionStore(made, topics=TOPICS, strict=True) as store:
+        store.put(SHORT, b"short", now=T0)
+        store.put(LONG, b"long", now=T0)
+        shutil.copytree(made, root)
+
+
+def without(name: str) -> Callable[[ops.Base], ops.Base]:
+    """A checkpoint that does not describe a file."""
+    return lambda base: base._replace(
+        descriptors=tuple(item for item in base.descriptors if item.name != name)
+    )
 
 
 def leftover(root: Path) -> None:
@@ -374,8 +384,8 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("operation-session", but(logged, operations(ops.Append(StateID(1, 9999), b"whose?")))),
     ("operation-place", but(logged, operations(ops.Finish(ops.Place(FIRST, 1 << 20, 40))))),
     ("log-missing", but(logged, remove(lay.OPERATIONS_FILE))),
-    ("file-undescribed", but(noted, undescribed)),
-    ("file-undescribed", but(logged, undescribed)),
+    ("file-undescribed", but(young, cut(lay.CHANGES_FILE, lay.LOG_HEADER_SIZE))),
+    ("file-undescribed", but(settled, checkpoint(without(OTHER)))),
     ("operation-records", but(logged, operations(ops.Put(30, 0, b"")))),
     ("operation-no-file", but(logged, operations(ops.Put(77, 1, _PUT)))),
     ("note-ahead", ahead_of_the_log),

@@ -101,7 +101,7 @@ class NoteFiles:
                 keep_cut(self._disk, self._directory, file, 0)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that no descriptor names. Durable: their names may be given out again."""
+        """Files that no descriptor names. Durable, so that what explains them may go."""
         for name in names:
             self._remove(name)
         self._sync_names()
@@ -162,7 +162,7 @@ class NoteFiles:
                 case Removed(name):
                     self._settle(records, events, created)
                     self._remove(name)
-                    # Its name may be given out again, and then the old records must not come back under it.
+                    # It must not come back when the log that deletes it is gone.
                     self._sync_names()
         self._settle(records, events, created)
 
