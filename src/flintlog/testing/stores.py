@@ -66,7 +66,7 @@ def _open_queues(edition: str) -> Callable[[Disk, str], QueueStore]:
 
 
 def _records(store: QueueStore) -> Sequence[str]:
-    return [record.payload.decode() for queue in store for record in queue.records()]
+    return [record.payload.decode(errors="replace") for queue in store for record in queue.records()]
 
 
 def _add(store: QueueStore, notes: Notes, chance: random.Random) -> None:
@@ -247,7 +247,7 @@ def _read_peer(store: RaftStore, notes: Notes, chance: random.Random) -> None:
 def _peer_items(store: RaftStore) -> Sequence[str]:
     state = _names_of(store, store.last_index)
     assert state is not None
-    return state.decode().split()
+    return state.decode(errors="replace").split()
 
 
 _PEER = {
@@ -262,7 +262,8 @@ _PEER = {
 
 # mpy6a
 
-_LATER = 10**6
+_NOW = 1_700_000_000
+_LATER = _NOW + 10**6
 
 
 def _open_sessions(*, strict: bool) -> Callable[[Disk, str], SessionStore]:
@@ -273,13 +274,13 @@ def _open_sessions(*, strict: bool) -> Callable[[Disk, str], SessionStore]:
 def _put(store: SessionStore, notes: Notes, chance: random.Random) -> None:
     for name in fresh("p", 2):
         with notes.add(name):
-            store.put(chance.choice((1, 2)), name.encode(), now=100)
+            store.put(chance.choice((1, 2)), name.encode(), now=_NOW)
 
 
 def _put_many(store: SessionStore, notes: Notes, chance: random.Random) -> None:
     names = fresh("n", _several(chance))
     with notes.add(*names):
-        store.put_many(1, _bytes(names), now=100)
+        store.put_many(1, _bytes(names), now=_NOW)
 
 
 def _begin_and_store(store: SessionStore, notes: Notes, chance: random.Random) -> None:
@@ -287,7 +288,7 @@ def _begin_and_store(store: SessionStore, notes: Notes, chance: random.Random) -
     with notes.add(name):
         session = store.new(1)
         session.append(name.encode())
-        session.store(now=100)
+        session.store(now=_NOW)
 
 
 def _due_and_delete(*, strict: bool) -> Operation:
@@ -317,7 +318,7 @@ def _finish_many(*, strict: bool) -> Operation:
 
 
 def _rotate_sessions(store: SessionStore, notes: Notes, chance: random.Random) -> None:
-    store.rotate(60, now=100)
+    store.rotate(60, now=_NOW)
 
 
 def _compact(store: Any, notes: Notes, chance: random.Random) -> None:
@@ -325,10 +326,10 @@ def _compact(store: Any, notes: Notes, chance: random.Random) -> None:
 
 
 def _waiting(store: SessionStore) -> Sequence[str]:
-    begun = [session.data.decode() for session in store.sessions()]
+    begun = [session.data.decode(errors="replace") for session in store.sessions()]
     return [
         *(name for name in begun if name),
-        *(each.data.decode() for each in store.due(10 * _LATER, limit=10**6)),
+        *(each.data.decode(errors="replace") for each in store.due(2 * _LATER, limit=10**6)),
     ]
 
 
@@ -420,7 +421,7 @@ def _compact_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
 
 def _keys(store: _Keys) -> Sequence[str]:
     assert store.store.snapshot is not None
-    return [entry.key.decode() for entry in store.store.snapshot.scan(1)]
+    return [entry.key.decode(errors="replace") for entry in store.store.snapshot.scan(1)]
 
 
 _KEYS = {

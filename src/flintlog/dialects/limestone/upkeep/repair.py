@@ -204,8 +204,11 @@ def _plan_manifest(found: Survey, draft: Draft, assumed: Manifest | None) -> Non
     reason = (
         f"{broken.message}; the files are of the {found.edition} edition: becomes version {assumed.version}"
     )
-    if found.edition == "shipped":
-        draft.lost.append("the identity of the instance, which becomes a new one")
+    draft.lost.append(
+        "the identity of the instance, which becomes a new one"
+        if found.edition == "shipped"
+        else "the version in the manifest, which the files do not show"
+    )
     _replace(draft, found, "rewrite", lay.MANIFEST_FILE, reason, assumed.encode())
 
 
@@ -230,6 +233,8 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     wrong = next((item for item in found.findings if item.code in codes), None)
     if wrong is None:
         return
+    if wrong.severity is Severity.CORRUPT:
+        draft.lost.append("what the catalog said: it is told again by the files that are there")
     sets: dict[int, list[str]] = {}
     for file in sorted(filter(lay.CMPCT_NAME.fullmatch, found.listing.compacted)):
         epoch = compacted_epoch(found, file)
@@ -301,6 +306,8 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
     reason = f"{wrong[0].message}; every session that is whole counts, up to epoch {epoch}"
     if torn is not None:
         draft.lost.append(f"sessions of epoch {torn} and above, if they were acknowledged")
+    elif any(item.severity is Severity.CORRUPT for item in wrong):
+        draft.lost.append("which epochs were acknowledged: every whole session counts, also one that was not")
     for item in wrong:
         if item.file != lay.EPOCH_FILE:
             _aside(draft, item.file or "", item.message)
