@@ -194,13 +194,14 @@ def _write_shipped(found: Survey, write: WriteFiles) -> list[str]:
         found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
         found.disk.sync_directory(found.path)
 
+    [scratch] = write(path_of, lay.encode_begin(0), file_bytes=None, zero_versions=True)
     if not found.catalog.compacted:
-        _write_synced(found.disk, path_of(0), [lay.encode_begin(0)])
-        put_in_place(path_of(0))
+        empty = _path(found, PARTED_SCRATCH)
+        _write_synced(found.disk, empty, [lay.encode_begin(0)])
+        put_in_place(empty)
         named = replace(found.catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
         publish_catalog(found.disk, found.path, named)
         found.disk.sync_directory(found.path)  # before there is a key in it that a later session removes
-    [scratch] = write(path_of, lay.encode_begin(0), file_bytes=None, zero_versions=True)
     put_in_place(scratch)
     return [lay.COMPACTED_FILE]
 
