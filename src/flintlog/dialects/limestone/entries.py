@@ -19,11 +19,12 @@ from flintlog.core.live import suppress_gone
 from flintlog.dialects.limestone import explain as fields
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
+from flintlog.dialects.limestone.base import damage_of
 from flintlog.dialects.limestone.files import blobs
 from flintlog.dialects.limestone.judge import Tail, judge
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Around, Walk
-from flintlog.dialects.limestone.survey import Survey, damage_of, settled, survey
+from flintlog.dialects.limestone.survey import Survey, settled, survey
 from flintlog.dialects.limestone.upkeep.salvage import resumption
 from flintlog.disk import Disk
 

@@ -32,10 +32,11 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.base import compacted_epoch
 from flintlog.dialects.limestone.layout import Catalog, Edition, Manifest
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
-from flintlog.dialects.limestone.survey import LogRead, Survey, compacted_epoch, survey
+from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.dialects.limestone.upkeep import verify
 from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
 from flintlog.disk import Disk
