@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import posixpath
 import sys
 from collections.abc import Iterator
 
@@ -17,7 +16,7 @@ from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
 from flintlog.core.workers import Workers
 from flintlog.disk import Disk
-from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, DiskError, RefusedError, UsageError
+from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, DiskError, UsageError
 
 _STANDARD_INPUT = "-"
 _CHUNK_BYTES = 8 << 20
@@ -28,14 +27,11 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: De
     tick.expected = UNKNOWN if plan.written_bytes is None else plan.written_bytes
     if deed is not None:
         plan = deed.of(plan)
-    if apply:
-        from flintlog.core.backup.listing import refuse_backup  # brings all of backups along
-
-        for place in (plan.path, posixpath.dirname(plan.path)):  # files may lie one floor down
-            refuse_backup(Disk(), place)
+    if apply and plan.refusal is None:
+        plan.check()  # before it is shown
     output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)
     if plan.refusal is not None:
-        raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
+        plan.check()
 
 
 def _deed(log: LogDirectory, tick: Meter, who: Workers | None) -> Deed:

@@ -184,6 +184,7 @@ def plan_undo(
         apply,
         refusal=refusal,
         facts={"repair": chosen} if chosen else {},
+        disk=disk,
     )
 
 

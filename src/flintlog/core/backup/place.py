@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from flintlog.core.backup.copying import Pinned, fill, known_files, new_place
+from flintlog.core.backup.copying import Pinned, fill, known_files
 from flintlog.core.backup.listing import Backup, Copied, read_list, refuse_backup, timestamp, write_list
 from flintlog.core.backup.picture import ChangedError, Picture
 from flintlog.core.backup.restoring import prove
 from flintlog.core.dialect import Dialect, Progress, detect, no_progress
+from flintlog.core.new_place import missing, new_place, remove_empty
 from flintlog.disk import Disk, assembled, take_lock
 from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
@@ -85,15 +86,14 @@ def _place(disk: Disk, place: str, *, dry_run: bool) -> Iterator[None]:
     if dry_run:
         yield
         return
-    is_new = disk.stat(place) is None
+    made = missing(disk, place)
     disk.make_directory(place)
     lock = take_lock(disk, place, "read", place)
     try:
         yield
     except BaseException:
-        if is_new and not disk.list(place):
-            with suppress(FlintlogError):
-                disk.remove_directory(place)
+        with suppress(FlintlogError):
+            remove_empty(disk, made)
         raise
     finally:
         lock.close()
