@@ -74,6 +74,14 @@ PLAN_FIELDS: Fields = (
     ("done", "one sentence that says what was done, or null"),
 )
 
+REPAIR_FIELDS: Fields = (
+    *PLAN_FIELDS,
+    ("rounds", "with --apply: the plans of later rounds that were carried out, each with its `done`"),
+    ("further", "with --apply: the plan of a round that was not, because it gives something up; or null"),
+    ("findings", "with --apply: what `verify` sees afterwards"),
+    ("verdict", "with --apply: its verdict"),
+)
+
 BACKUP_FIELDS: Fields = (
     ("backup", "its name in the place: `0001`"),
     ("place", "where the backups are"),

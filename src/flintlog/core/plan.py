@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flintlog.core.finding import Finding
+from flintlog.core.finding import Finding, exit_status
 from flintlog.disk import Disk
-from flintlog.errors import RefusedError
+from flintlog.errors import EXIT_UNKNOWN, RefusedError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,16 @@ class Plan:
     def empty(self) -> bool:
         return not self.steps
 
+    @property
+    def exit_status(self) -> int:
+        """Of a repair that was only planned: the one that `verify` has for the same directory."""
+        return exit_status(self.findings)
+
     def check(self) -> None:
         """Raise where the plan must not be applied: it is refused, or the directory is a backup."""
         if self.refusal is not None:
-            raise RefusedError(self.refusal, file=self.path, advice="Nothing was changed")
+            kind = UnsupportedError if self.exit_status == EXIT_UNKNOWN else RefusedError
+            raise kind(self.refusal, file=self.path, advice="Nothing was changed")
         if not self.of_backup:
             from flintlog.core.backup.listing import refuse_backup  # brings all of backups along
 
