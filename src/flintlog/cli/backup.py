@@ -22,6 +22,7 @@ _LIST_COLUMNS = (
     "created",
     "kind",
     "dialect",
+    "source",
     "first",
     "last",
     "files",
@@ -70,9 +71,13 @@ def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, outp
         "copied_bytes": backup.copied_bytes,
         "held_bytes": backup.held_bytes,
         "applied": taken.applied,
+        "new": taken.new,
     }
 
     def words() -> Iterator[str]:
+        if not taken.new:
+            yield f"nothing new since {taken.name}"
+            return
         verb = "made" if taken.applied else "would make"
         copied = [item for item in backup.files if item.held_by is None]
         yield f"{verb} {backup.kind} backup {taken.path} ({backup.dialect})"
@@ -109,6 +114,7 @@ def _list(disk: Disk, place: str, output: Output) -> int:
                 "created": backup.created,
                 "kind": backup.kind,
                 "dialect": backup.dialect,
+                "source": backup.source,
                 "first": position_json(backup.first),
                 "last": position_json(backup.last),
                 "files": len(backup.files),

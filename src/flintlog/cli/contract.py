@@ -90,13 +90,16 @@ BACKUP_FIELDS: Fields = (
     ("version", "the version of the format, or null where a dialect has none"),
     ("created", "when, in UTC"),
     ("source", "the log directory"),
+    ("inside", "where the files stood in it: `data` in a root, or empty"),
+    ("identity", "the name that the log has for itself, or null"),
     ("kind", "`full`, or `incremental` where earlier backups hold some of the files"),
     ("first", "the first position that can be restored, or null"),
     ("last", "the last one, or null"),
     ("files", "a list of {`name`, `size`, `sha256`, `held_by`: the backup with the bytes, or null}"),
     ("copied_bytes", "bytes of the files that this backup holds"),
     ("held_bytes", "bytes of those that earlier ones hold"),
-    ("applied", "whether it was made; false with `--dry-run`"),
+    ("applied", "whether it was made; false with `--dry-run`, and where nothing is new"),
+    ("new", "whether the log holds anything that the newest backup does not; if not, this is that backup"),
 )
 
 BACKUP_LIST_FIELDS: Fields = (
@@ -104,6 +107,7 @@ BACKUP_LIST_FIELDS: Fields = (
     ("created", "when, in UTC"),
     ("kind", "`full` or `incremental`"),
     ("dialect", "the dialect of the log"),
+    ("source", "the log directory"),
     ("first", "the first position that can be restored, or null"),
     ("last", "the last one, or null"),
     ("files", "how many files the log has"),

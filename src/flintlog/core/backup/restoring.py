@@ -178,7 +178,9 @@ def plan_restore(
 
     def apply() -> str:
         with new_place(disk, target) as building:
-            fill(view, picture, building, to=disk, progress=progress)
+            files = posixpath.join(building, checked.backup.inside)
+            fill(view, picture, files, to=disk, progress=progress)
+            disk.sync_directory(files)
             written = prove(disk, checked.log, building)
             if written.last != picture.last:
                 raise DamageError(
@@ -191,7 +193,12 @@ def plan_restore(
         return f"{target} holds positions up to {position_text(picture.last)}"
 
     steps = tuple(
-        Step("write", part.name, _reason(checked, part.name, part.length, sizes)) for part in picture.parts
+        Step(
+            "write",
+            posixpath.join(checked.backup.inside, part.name),
+            _reason(checked, part.name, part.length, sizes),
+        )
+        for part in picture.parts
     )
     facts = {
         "backup": posixpath.basename(path),
