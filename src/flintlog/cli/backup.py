@@ -22,13 +22,13 @@ _LIST_COLUMNS = (
     "created",
     "kind",
     "dialect",
-    "source",
     "first",
     "last",
     "files",
     "copied_bytes",
     "held_bytes",
     "problem",
+    "source",
 )
 
 
@@ -114,13 +114,13 @@ def _list(disk: Disk, place: str, output: Output) -> int:
                 "created": backup.created,
                 "kind": backup.kind,
                 "dialect": backup.dialect,
-                "source": backup.source,
                 "first": position_json(backup.first),
                 "last": position_json(backup.last),
                 "files": len(backup.files),
                 "copied_bytes": backup.copied_bytes,
                 "held_bytes": backup.held_bytes,
                 "problem": None,
+                "source": backup.source,
             }
         )
     output.rows(_LIST_COLUMNS, [rows])

@@ -107,13 +107,13 @@ BACKUP_LIST_FIELDS: Fields = (
     ("created", "when, in UTC"),
     ("kind", "`full` or `incremental`"),
     ("dialect", "the dialect of the log"),
-    ("source", "the log directory"),
     ("first", "the first position that can be restored, or null"),
     ("last", "the last one, or null"),
     ("files", "how many files the log has"),
     ("copied_bytes", "bytes of the files that this backup holds"),
     ("held_bytes", "bytes of those that earlier ones hold"),
     ("problem", "why its list cannot be read, and then all other fields are null; or null"),
+    ("source", "the log directory that it was made of"),
 )
 
 EXPORT_FIELDS: Fields = (
