@@ -25,7 +25,7 @@ CASES = {
     "mpy6a": mpy6a.BY_CODE,
     "limestone": limestone.CASES,
 }
-Damage = Callable[[Path], object]
+_PAIRS = 5  # one in so many: the dialects have tests of their own for all of them
 
 
 def _queues(root: Path) -> None:
@@ -52,8 +52,8 @@ def damaged(dialect: str, home: Path) -> Iterator[tuple[str, Path]]:
     for case, path in every_directory(home / "golden", dialect).items():
         yield case, Path(path)
     for name, _, make in numbered(CASES[dialect]):
-        root = home / "made" / name
-        root.parent.mkdir(parents=True, exist_ok=True)
+        root = home / "made" / name / "log"
+        root.parent.mkdir(parents=True)
         make(root)
         yield f"made/{name}", root
     yield from _spoiled(dialect, home)
@@ -64,6 +64,8 @@ def _spoiled(dialect: str, home: Path) -> Iterator[tuple[str, Path]]:
     SAMPLES[dialect](sample)
     inside = "data" if dialect == "taskflux" else "."
     for number, (name, spoil) in enumerate(spoilings(sample / inside)):
+        if number % _PAIRS and (" swapped with " in name or " copied over " in name):
+            continue
         root = home / "spoiled" / str(number)
         shutil.copytree(sample, root)
         spoil(root / inside)
