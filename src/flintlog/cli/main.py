@@ -26,6 +26,7 @@ from flintlog.cli.look import INSPECT, VERIFY
 from flintlog.cli.output import choose_output
 from flintlog.cli.state import STATE
 from flintlog.cli.tail import TAIL
+from flintlog.cli.terminal import visible
 from flintlog.cli.upkeep import COMPACT, MIGRATE, REPAIR, SNAPSHOT
 from flintlog.cli.verb import Verb
 from flintlog.cli.web import WEB
@@ -175,7 +176,7 @@ def _fail(what: str, status: int, arguments: argparse.Namespace) -> int:
     try:
         if arguments.debug:
             traceback.print_exc()
-        print(f"flintlog: {' '.join(what.split())}", file=sys.stderr)
+        print(f"flintlog: {visible(' '.join(what.split()))}", file=sys.stderr)
     except (OSError, ValueError):  # it cannot be told; the status still can. The second: it was closed before
         _drop_output(sys.stderr)
     return status
