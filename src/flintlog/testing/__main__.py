@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from flintlog.errors import EXIT_OK, EXIT_REFUSED, FlintlogError, UsageError
+from flintlog.testing import stores
 from flintlog.testing.explore import explore_suite, merged, prove_syncs
 from flintlog.testing.faults import inject_everywhere
 from flintlog.testing.life import LifeReport, live, subjects_at
@@ -91,7 +92,9 @@ def _lives(options: argparse.Namespace) -> bool:
     reports = []
     for subject in subjects:
         until = time.monotonic() + options.seconds / len(subjects)
-        reports.append((subject, live(options.target, subject, seeds=count(options.seed), until=until)))
+        look = stores.look if options.target == OWN_STORES else None
+        report = live(options.target, subject, seeds=count(options.seed), until=until, look=look)
+        reports.append((subject, report))
     return _told(reports)
 
 

@@ -210,6 +210,16 @@ def snapshot_index(view: memoryview, layout: Layout) -> int:
     return int.from_bytes(view[4 : 4 + layout.term_size], "big", signed=True)
 
 
+def claimed_index(disk: Disk, data: str) -> int:
+    """The same of a directory; reads no more than the header."""
+    path = posixpath.join(data, lay.SNAPSHOT_FILE)
+    found = disk.stat(path)
+    if found is None or not found.size:
+        return lay.LSN_NONE
+    layout = layout_at(disk, data)
+    return snapshot_index(memoryview(disk.read(path, layout.snapshot_header_size)), layout)
+
+
 def read_snapshot(view: memoryview, layout: Layout) -> Base:
     """The state in a snapshot file, every byte checked."""
     size = layout.snapshot_header_size
