@@ -160,7 +160,11 @@ def _streams(log: LogDirectory, given: Mapping[str, Sequence[str]]) -> frozenset
         if word not in (log.dialect.stream, "stream") or log.dialect.stream is None:
             has = f"Use --{log.dialect.stream}" if log.dialect.stream else f"Leave --{word} out"
             raise UsageError(f"{_log_of(log)} has no {word}s", file=log.path, advice=has)
-    return frozenset(name for names in given.values() for name in names) if given else None
+    found = frozenset(name for names in given.values() for name in names)
+    for name in found:
+        if not name.isprintable() and name.encode(errors="replace").decode() != name:
+            raise UsageError(f"{name!r} is not text in UTF-8", advice="Type the name as it is shown")
+    return found if given else None
 
 
 def _log_of(log: LogDirectory) -> str:

@@ -60,7 +60,8 @@ def _cut(disk: Disk, data: str, segment: SegmentFile, last: int | None, query: E
     """
     newest = last is None
     marks = _marks(disk, data, segment, query.split_bytes)
-    if marks is None or (last is not None and marks.records != last + 1 - segment.first):
+    room = (lay.LSN_MAX if last is None else last) + 1 - segment.first
+    if marks is None or marks.records > room or (last is not None and marks.records != room):
         yield Split(segment.name, 0, segment.size, segment.first, last)
         return
     upto = marks.end - 2 * COMMIT_BYTES_MAX if newest else marks.end
@@ -230,6 +231,8 @@ def _spans_of(name: str, view: memoryview, layout: Layout, where: ByteRange | No
 def _places(segment: Segment, query: EntryQuery, layout: Layout, where: ByteRange | None) -> list[int]:
     """The places of the records that a query asks for."""
     records = segment.records
+    if not len(records):
+        return []
     lsn = np.arange(segment.first, segment.first + len(records), dtype=np.int64)
     keep = tables.wanted(records, lsn, query)
     if where is not None:
