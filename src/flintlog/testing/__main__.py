@@ -1,4 +1,4 @@
-"""`python -m flintlog.testing`: explore a suite, race a store's calls, spoil its files, let it live, or reproduce a failure."""
+"""`python -m flintlog.testing`: explore a suite, race, spoil, live, or reproduce one line of a failure."""
 
 from __future__ import annotations
 
