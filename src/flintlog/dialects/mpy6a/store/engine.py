@@ -229,14 +229,15 @@ class Engine:
             self.machine = machine
             self._write_state()
             self._files.remove(gone)
-            self._files.withdraw()
+            self._files.withdraw([*machine.files, *gone])
         self._show_all()
 
     def abandon(self, names: Iterable[str]) -> None:
         """What was announced does not come: these files go. The lock is held."""
+        names = list(names)
         with self.failstop.guard():
             self._files.remove(names)
-            self._files.withdraw()
+            self._files.withdraw(names)
 
     def announce(self, name: str) -> None:
         """A data file of this name is about to be written, which counts with the next `rebase`. The lock is held."""

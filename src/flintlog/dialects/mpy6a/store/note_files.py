@@ -44,7 +44,7 @@ class NoteFiles:
         self._names_dirty = False
         self._frame = _FRAME
         self._changes: File | None = None
-        self._announced: list[str] = []
+        self._announced: set[str] = set()
         self.changes_end = 0
         self.written = False  # since the last snapshot
         self.beside = False  # an operation log decides
@@ -250,14 +250,14 @@ class NoteFiles:
         """Say that these data files are in the making, or going, before anything of that can be seen after a crash."""
         for name in names:
             self._disk.open(self._path(mark_of(name)), "create").close()
-            self._announced.append(name)
+            self._announced.add(name)
         self._sync_names()
 
-    def withdraw(self) -> None:
-        """What was announced is done."""
-        for name in self._announced:
+    def withdraw(self, done: Iterable[str]) -> None:
+        """These files are described now, or gone."""
+        for name in sorted(self._announced.intersection(done)):
             self._disk.unlink(self._path(mark_of(name)))
-        self._announced.clear()
+            self._announced.discard(name)
 
     def _sync_names(self) -> None:
         self._disk.sync_directory(self._directory)
