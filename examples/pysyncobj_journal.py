@@ -105,8 +105,9 @@ class StoreJournal(Journal):  # type: ignore[misc]  # the library has no types
         return self._commit_index
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
-        if self._commit_index != self._store.hard_state.applied:
-            self._store.set_hard_state(applied=self._commit_index)
+        applied = min(self._commit_index, self._store.last_index)  # the store refuses more than it holds
+        if applied != self._store.hard_state.applied:
+            self._store.set_hard_state(applied=applied)
 
     def _destroy(self) -> None:
         self._store.close()

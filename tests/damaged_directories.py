@@ -12,8 +12,10 @@ from flintlog import QueueStore, ReplicaLog
 from flintlog.dialects.taskflux.layout import (
     DESIGNED,
     END_MARKER,
+    LSN_MAX,
     METADATA_MARKER,
     RECORD_MARKER,
+    SHIPPED,
     SNAPSHOT_MARKER,
     AddRecord,
     CreateQueue,
@@ -170,6 +172,25 @@ def overlapping(root: Path) -> None:
     second.rename(second.with_name(segment_name(int(second.stem) - 1)))
 
 
+def near_the_last_lsn(root: Path, first: int = LSN_MAX, records: int = 1) -> None:
+    """A shipped directory whose snapshot ends before `first`, where a segment begins."""
+    (root / "data" / "log").mkdir(parents=True)
+    state = struct.pack(">i", 1) + queue()
+    snapshot = SHIPPED.encode_snapshot_header(first - 1, 1, len(state)) + state + checksum(state)
+    record = SHIPPED.encode_record(1, encode_delta(AddRecord("", 1, b"x")))
+    segment = SHIPPED.segment_header() + record * records + END_MARKER
+    (root / "data" / "tflux.metadata").write_bytes(SHIPPED.encode_metadata(1, None))
+    (root / "data" / "tflux.snapshot").write_bytes(snapshot)
+    (root / "data" / "log" / segment_name(first)).write_bytes(segment)
+
+
+def beyond_the_last_lsn(root: Path, first: int) -> None:
+    """A segment of a log whose name is far too high."""
+    segmented(root)
+    newest = segments(root)[-1]
+    newest.rename(newest.with_name(segment_name(first)))
+
+
 def without_a_beginning(root: Path) -> None:
     segmented(root)
     segments(root)[0].unlink()
@@ -213,6 +234,7 @@ CASES: tuple[tuple[str, Make], ...] = (
     ("segment-header", partial(in_segment, number=1, change=lambda path: patch(path, 0, WRONG))),
     ("segment-marker", partial(in_segment, number=1, change=lambda path: patch(path, 0, WRONG * 20))),
     ("segment-version", partial(in_segment, number=1, change=lambda path: patch(path, 7, b"\x09"))),
+    ("segment-lsn", partial(near_the_last_lsn, records=3)),
     ("segment-gap", partial(in_segment, number=1, change=Path.unlink)),
     ("segment-overlap", overlapping),
     ("log-emptied", partial(in_only_segment, change=Path.unlink)),

@@ -18,17 +18,18 @@ from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 
 _ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
-_ONE_WORD = {"leftover", "foreign"}
 
 
 @dataclass(frozen=True)
 class FormatPage:
-    """The table of findings of a page. `kinds` are the first words of codes; `without` are modules with others."""
+    """The table of findings of a page. `kinds` are the first words of codes, `words` the codes of one word; `without`
+    are modules with others."""
 
     name: str
     kinds: str
     store: Callable[[Path], Any]
     without: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset({"leftover", "foreign"})
 
     @property
     def path(self) -> Path:
@@ -49,7 +50,7 @@ class FormatPage:
             for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
-        return {text for text in found if re.fullmatch(rf"(?:{self.kinds})(?:-[a-z]+)+", text)} | _ONE_WORD
+        return {text for text in found if re.fullmatch(rf"(?:{self.kinds})(?:-[a-z]+)+", text)} | self.words
 
     def check_row(self, code: str, root: Path, copy: Path) -> None:
         """Verify, opening and repair of a directory with this finding do what the row says."""

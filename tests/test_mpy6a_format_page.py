@@ -71,7 +71,7 @@ def _malformed():
 
 
 def test_every_code_has_a_row_and_a_directory_that_shows_it():
-    assert set(PAGE.rows) == PAGE.codes_in_the_source() | _made_of_parts()
+    assert set(PAGE.rows) == PAGE.codes_in_the_source() | _made_of_parts() | {"scratch"}
     assert {code for code, _ in BY_CODE} == set(PAGE.rows)
 
 
@@ -149,6 +149,7 @@ def test_codes_sizes_and_roles_are_those_of_the_code():
         assert f"| `{name}` |" in page
     assert str(lay.DELAY_MAX) in page
     assert (lay.CHANGES_FRAME, lay.OPERATIONS_FRAME) == ((4096, 1024), (33554432, 33554412))
+    assert lay.BESIDE_FRAME == (4096, 1023)
     assert "frames of 4096 bytes and\npayloads up to 1024" in page
     assert "Frames have 33554432 bytes, payloads up to\n33554412" in page
     assert (lay.RECORD_SIZE_MIN, lay.RECORD_HEADER_SIZE, lay.LOG_HEADER_SIZE) == (30, 28, 16)

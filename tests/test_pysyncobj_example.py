@@ -101,6 +101,8 @@ def test_term_vote_and_commit_index_come_back(journal_class, tmp_path):
     journal.setCurrentTerm(4, "127.0.0.1:1")
     with pytest.raises(RefusedError, match="voted for"):
         journal.setCurrentTerm(4, "127.0.0.1:2")
+    for index in range(1, 9):
+        journal.add(b"command", index, 4)
     journal.setRaftCommitIndex(7)
     journal.onOneSecondTimer()
     journal._destroy()

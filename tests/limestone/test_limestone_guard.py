@@ -6,8 +6,9 @@ import errno
 import logging
 
 import pytest
+from tests.golden_cases import snapshot_of
 
-from flintlog.dialects.limestone.store import Datastore
+from flintlog.dialects.limestone.store import Datastore, back_up, restore
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError, StoppedError
 from flintlog.testing import MemoryKernel
@@ -124,3 +125,29 @@ def test_a_session_ends_once(edition, tmp_path):
         assert store.durable_epoch == session.epoch
     with Datastore(tmp_path) as store:
         assert [entry.key for entry in store.snapshot.scan()] == [b"a"]
+
+
+def test_a_restore_into_the_same_place_is_refused_the_second_time(tmp_path):
+    with Datastore(tmp_path / "log") as store:
+        with store.channel().session() as session:
+            session.put(1, b"a", b"1")
+        store.switch_epoch()
+        back_up(store, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "again")
+    before = snapshot_of(tmp_path / "again")
+    with pytest.raises(RefusedError):
+        restore(tmp_path / "backup", tmp_path / "again")
+    assert snapshot_of(tmp_path / "again") == before
+
+
+def test_a_blob_that_is_added_again_is_another_one(tmp_path):
+    with Datastore(tmp_path, edition="shipped") as store:
+        first, second = store.blobs.add(b"one"), store.blobs.add(b"one")
+        assert first != second
+        with store.channel().session() as session:
+            session.put(1, b"a", b"", blobs=[second])
+        store.switch_epoch()
+    with Datastore(tmp_path) as store:
+        assert store.blobs.read(second) == b"one"
+        with pytest.raises(RefusedError):  # the one that no entry names is gone
+            store.blobs.read(first)

@@ -273,8 +273,26 @@ def aside(root: Path) -> None:
                     session.store(now=T0 + 10)
 
 
+def young(root: Path) -> None:
+    """The note's files alone, without a snapshot so far: the store was not closed."""
+    made = root.parent / f"{root.name}-made"
+    with SessionStore(made, topics=TOPICS, strict=True) as store:
+        store.put(SHORT, b"short", now=T0)
+        store.put(LONG, b"long", now=T0)
+        shutil.copytree(made, root)
+
+
+def without(name: str) -> Callable[[ops.Base], ops.Base]:
+    """A checkpoint that does not describe a file."""
+    return lambda base: base._replace(
+        descriptors=tuple(item for item in base.descriptors if item.name != name)
+    )
+
+
 def leftover(root: Path) -> None:
+    """A file that was in the making, or going, when its store died."""
     noted(root)
+    (root / "data.30@2022042817.data.new").write_bytes(b"")
     (root / "30@2022042817.data").write_bytes(
         lay.encode_record(Record(1651165230, StateID(1, 1), 1, 0, b"old"))
     )
@@ -365,6 +383,9 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("operation-offset", but(settled, one_in_checkpoint(FIRST, offset=1 << 20))),
     ("operation-session", but(logged, operations(ops.Append(StateID(1, 9999), b"whose?")))),
     ("operation-place", but(logged, operations(ops.Finish(ops.Place(FIRST, 1 << 20, 40))))),
+    ("log-missing", but(logged, remove(lay.OPERATIONS_FILE))),
+    ("file-undescribed", but(young, cut(lay.CHANGES_FILE, lay.LOG_HEADER_SIZE))),
+    ("file-undescribed", but(settled, checkpoint(without(OTHER)))),
     ("operation-records", but(logged, operations(ops.Put(30, 0, b"")))),
     ("operation-no-file", but(logged, operations(ops.Put(77, 1, _PUT)))),
     ("note-ahead", ahead_of_the_log),

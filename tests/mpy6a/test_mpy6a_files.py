@@ -116,7 +116,7 @@ def test_a_snapshot_empties_the_logs_and_holds_the_descriptors():
     store.new(SHORT, b"open")
     store.snapshot()
     files = files_of(store)
-    assert files["state.log"] == lay.encode_log_header(*lay.CHANGES_FRAME)
+    assert files["state.log"] == lay.encode_log_header(*lay.BESIDE_FRAME)
     described = [item for _, item in lay.read_snapshot(files["state.snapshot"])]
     assert described == store._engine.machine.descriptors()
     assert [item.length for item in described] == [len(files[item.name]) for item in described]
@@ -143,9 +143,22 @@ def test_closing_leaves_the_notes_files_complete_and_a_short_operation_log():
     files = files_of(store)
     assert len(files["operations.log"]) < 200
     assert len(files["30@2023111422.data"]) == 130 * 1000
+    store = opened(store._engine.disk, strict=True)
+    assert len(waiting(store)) == 1000
+    assert "operations.log" not in files_of(store)
+    assert files_of(store)["state.log"][:16] == lay.encode_log_header(*lay.CHANGES_FRAME)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_directory_whose_operation_log_is_gone_is_not_taken_for_one_that_never_had_any(strict):
+    store = opened()
+    store.new(SHORT, b"open, and in the operation log only")
+    store.close()
     disk = store._engine.disk
     disk.unlink(f"{ROOT}/operations.log")
-    assert len(waiting(opened(disk, strict=True))) == 1000
+    with pytest.raises(DamageError) as caught:
+        opened(disk, strict=strict)
+    assert caught.value.code == "log-missing"
 
 
 # Merging

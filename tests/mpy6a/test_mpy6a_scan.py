@@ -126,14 +126,36 @@ def test_zeros_up_to_the_end_are_torn_in_a_file_that_is_written_only(zeros):
     assert closed is not None and not closed.torn
 
 
-def test_a_write_whose_commit_byte_did_not_arrive_is_torn_whatever_stands_behind_it():
+def test_a_write_whose_commit_byte_did_not_arrive_is_torn_whatever_of_it_stands_behind():
     commit = (T.bit_length() + 7) // 8 - 1
-    for behind in (b"", record(4), bytes(50), b"\xff" * 9, record(4)[:-3]):
+    for behind in (b"", record(2), bytes(50), b"\xff" * 9, record(4)[:-3]):
         uncommitted = bytearray(record(2))
         uncommitted[commit] = 0
         count, damage = judged(record(1) + uncommitted + behind)
         assert count == 1 and damage is not None and damage.torn
         assert judged(record(1) + uncommitted + behind, written=False)[1].torn is False
+
+
+def test_a_record_without_its_time_before_those_of_later_writes_is_damage():
+    """One write has one time: what is due later was written later, so this one had arrived."""
+    commit = (T.bit_length() + 7) // 8 - 1
+    for zeros, behind in (
+        ((commit, commit + 1), record(4)),
+        ((0, 30), record(3)),
+        ((0, 30), record(3) + record(4)),
+    ):
+        changed = bytearray(record(2))
+        changed[slice(*zeros)] = bytes(zeros[1] - zeros[0])
+        count, damage = judged(record(1) + changed + behind)
+        assert count == 1 and damage is not None and not damage.torn
+
+
+def test_a_sector_that_did_not_arrive_is_torn_when_what_follows_it_is_of_the_same_write():
+    first = record(1, scan.SECTOR_SIZE - len(record(1)) - 26)
+    assert len(first) == scan.SECTOR_SIZE - 30
+    lost = bytes(30) + record(2, 10)[30:]
+    assert judged(first + lost + record(2) + record(2))[1].torn
+    assert not judged(first + lost + record(2) + record(3))[1].torn
 
 
 @pytest.mark.parametrize(
@@ -152,7 +174,7 @@ def test_what_no_crash_leaves_is_damage(change, code):
     bad[at : at + len(data)] = data
     count, damage = judged(record(1) + bad + record(3))
     assert count == 1 and damage is not None and damage.code == code
-    assert damage.torn is (code == "record-time" and at == 0)  # a time of zero lacks its commit byte
+    assert not damage.torn
 
 
 def test_a_cut_with_a_good_record_behind_it_is_damage():

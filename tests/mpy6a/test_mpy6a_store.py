@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from tests.mpy6a.stores import FAR, LONG, ONCE, ROOT, SHORT, T0, TOPICS, crashed, opened, reopened, waiting
+from tests.mpy6a.stores import (
+    FAR,
+    LONG,
+    ONCE,
+    ROOT,
+    SHORT,
+    T0,
+    TOPICS,
+    crashed,
+    files_of,
+    opened,
+    reopened,
+    waiting,
+)
 
 from flintlog.dialects.mpy6a.store import SessionStore, StateID, Topic
+from flintlog.dialects.mpy6a.store.errors import SessionFinishedError
 from flintlog.dialects.mpy6a.store.session import SESSION_BYTES_MAX
 from flintlog.disk import Disk
 from flintlog.errors import ClosedError, FlintlogError, LockedError, RefusedError, StoppedError, UsageError
@@ -487,3 +501,41 @@ def test_sessions_say_who_they_are():
     store = opened()
     assert repr(store.new(SHORT)) == "<Session (1, 1) topic=1 attempts=0>"
     assert store.path == ROOT
+
+
+# Calls that come twice
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("first", ["delete", "store"])
+@pytest.mark.parametrize("second", ["delete", "store", "append", "replace"])
+def test_a_session_that_is_ended_refuses_every_further_call_and_nothing_changes(strict, first, second):
+    store = opened(strict=strict)
+    store.put_many(SHORT, [b"one", b"two"], now=T0)
+    opened_session = store.new(SHORT, b"open")
+    for session in (*store.due(T0 + 30), opened_session):
+        getattr(session, first)(**({"now": T0 + 31} if first == "store" else {}))
+        before, last = files_of(store), store.last
+        arguments = (b"more",) if second in ("append", "replace") else ()
+        with pytest.raises(SessionFinishedError):
+            getattr(session, second)(*arguments, **({"now": T0 + 32} if second == "store" else {}))
+        assert (files_of(store), store.last) == (before, last)
+    expected = [] if first == "delete" else [b"one", b"two", b"open"]
+    assert sorted(waiting(reopened(store, strict=strict))) == sorted(expected)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("again", ["finish", "delete", "store"])
+def test_sessions_that_were_ended_together_are_not_ended_again(strict, again):
+    store = opened(strict=strict)
+    store.put_many(SHORT, [b"one", b"two"], now=T0)
+    batch = store.due_batch(T0 + 30)
+    batch.finish([True, False], now=T0 + 31)
+    before, last = files_of(store), store.last
+    with pytest.raises(SessionFinishedError):
+        if again == "finish":
+            batch.finish([False, True], now=T0 + 32)
+        else:
+            getattr(batch, again)()
+    assert (files_of(store), store.last) == (before, last)
+    assert waiting(reopened(store, strict=strict)) == [b"two"]

@@ -220,7 +220,6 @@ def test_the_widths_of_the_two_editions():
         ("0000000000000000000.log", 0),
         ("0000000000645261357.log", 645261357),
         ("9223372036854775807.log", 2**63 - 1),
-        ("9223372036854775808.log", None),  # does not fit an LSN
         ("+000000000000000001.log", None),
         (" 000000000000000001.log", None),
         ("-000000000000000001.log", None),
@@ -231,6 +230,8 @@ def test_the_widths_of_the_two_editions():
         ("0000000000000000000.log\n", None),
         ("٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠.log", None),  # digits, but not ours
         ("../00000000000000000.log", None),
+        ("9223372036854775807.log", 2**63 - 1),  # a segment, though none that can hold a record
+        ("9999999999999999999.log", 10**19 - 1),
     ],
 )
 def test_segment_names_are_nineteen_digits_and_nothing_else(name, first):

@@ -11,7 +11,7 @@ from flintlog.dialects.taskflux.rules import Limits
 from flintlog.dialects.taskflux.settings import Settings, load_settings
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
 from flintlog.disk import Disk
-from flintlog.errors import SettingsError
+from flintlog.errors import SettingsError, UsageError
 
 
 def write(root: Path, content: object) -> Path:
@@ -150,3 +150,55 @@ def test_an_absolute_data_directory_is_taken_as_it_is(tmp_path):
         store.queue().add(b"x")
     assert (state / "data" / "tflux.metadata").is_file()
     assert [path.name for path in root.iterdir()] == ["taskflux.settings.json"]
+
+
+@pytest.mark.parametrize("store", [QueueStore, ReplicaLog])
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("soft_limt", "soft_limit"),
+        ("hardlimit", "hard_limit"),
+        ("snapshot_treshold", "snapshot_threshold"),
+        ("data_dir", "data_directory"),
+        ("preallocated", "preallocate"),
+        ("editon", "edition"),
+    ],
+)
+def test_an_argument_that_does_not_exist_is_refused_with_the_nearest_and_makes_nothing(
+    store, wrong, meant, tmp_path
+):
+    with pytest.raises(UsageError) as told:
+        store(tmp_path / "log", **{wrong: 5})
+    assert f"there is no argument {wrong!r}. Did you mean {meant}? Known: data_directory" in str(told.value)
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_argument_that_resembles_none_is_refused_with_all_there_are(tmp_path):
+    with pytest.raises(UsageError) as told:
+        QueueStore(tmp_path, colour="blue")
+    assert "Did you mean" not in str(told.value)
+    for name in ("soft_limit", "snapshot_in_background", "reserve_bytes", "disk"):
+        assert name in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("LogFileSoftLimt", "LogFileSoftLimit"),
+        ("logfile_hard_limit", "LogFileHardLimit"),
+        ("SnapshotCreationSegmentThreshold", "SnapshotCreationSegmentsThreshold"),
+        ("DataDirectroy", "DataDirectory"),
+    ],
+)
+def test_a_key_that_looks_like_a_known_one_is_warned_of(key, meant, tmp_path, caplog):
+    (tmp_path / "taskflux.settings.json").write_text(json.dumps({key: 5}))
+    assert load_settings(Disk(), str(tmp_path)) == Settings()
+    (record,) = caplog.records
+    assert (record.levelname, record.name) == ("WARNING", "flintlog.taskflux")
+    assert repr(key) in record.getMessage() and f"is {meant} meant?" in record.getMessage()
+
+
+def test_keys_of_others_are_left_alone_without_a_word(tmp_path, caplog):
+    (tmp_path / "taskflux.settings.json").write_text(json.dumps({"NodeId": 1, "Peers": [], "x" * 100_000: 2}))
+    assert load_settings(Disk(), str(tmp_path)) == Settings()
+    assert caplog.records == []

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from flintlog.cli.verb import LogDirectory
 from flintlog.core.dialect import detect
 from flintlog.disk import Disk
+from flintlog.web.connections import Bounds
 from flintlog.web.server import Explorer
 
 TIMEOUT = 60
@@ -54,6 +55,10 @@ class Client:
         words = urlencode({word.rstrip("_"): value for word, value in given.items()}, doseq=True)
         return self.get(f"/api/{quote(name, safe='')}/{view}?{words}")
 
+    def act(self, name: str, view: str, deed: str) -> Reply:
+        """Start or end work, as the page does it."""
+        return self.get(f"/api/{quote(name, safe='')}/{view}?{deed}=1", {"X-Flintlog": "1"}, "POST")
+
     def pages(self, name: str, view: str, cursor: str, **given: Any) -> Iterator[Any]:
         """All pages of a view, each from the end of the one before."""
         at = None
@@ -70,10 +75,10 @@ class Client:
 
 
 @contextmanager
-def serving(*paths: Any, debug: bool = False) -> Iterator[Client]:
+def serving(*paths: Any, debug: bool = False, bounds: Bounds | None = None) -> Iterator[Client]:
     disk = Disk()
     logs = [LogDirectory(disk, str(path), detect(disk, str(path))) for path in paths]
-    server = Explorer(logs, "127.0.0.1", 0, debug=debug)
+    server = Explorer(logs, "127.0.0.1", 0, debug=debug, bounds=bounds)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

@@ -203,10 +203,10 @@ def test_a_verification_that_is_stopped_ends(tmp_path):
         shown = client.server.shown["log"]
         slow = Slow(shown.log.dialect)
         shown.verification = Verification(replace(shown.log, dialect=slow), client.server.faults)
-        assert client.ask("log", "verify", run=1).json["status"] == "running"
+        assert client.act("log", "verify", "run").json["status"] == "running"
         assert slow.inside.wait(60)
-        assert client.ask("log", "verify", run=1).json["status"] == "running"  # the same one
-        client.ask("log", "verify", stop=1)
+        assert client.act("log", "verify", "run").json["status"] == "running"  # the same one
+        client.act("log", "verify", "stop")
         slow.go_on.set()
         while (job := client.ask("log", "verify").json)["status"] == "running":
             pass

@@ -68,7 +68,7 @@ def test_inspect_repair_and_verify_say_what_the_verbs_print(dialect, client, hom
     (expected,) = printed(capsys, "repair", home / dialect)
     assert {name: plan[name] for name in expected} == expected
     assert "nothing to do" in plan["text"] and plan["command"] is None
-    client.ask(dialect, "verify", run=1)
+    client.act(dialect, "verify", "run")
     while (job := client.ask(dialect, "verify").json)["status"] == "running":
         pass
     assert job["status"] == "done"

@@ -14,7 +14,7 @@ from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks, told_when_empty
 from flintlog.cli.verb import LogDirectory, Verb, count, position
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Progress, Split, no_progress
-from flintlog.core.live import holding
+from flintlog.core.live import holding, told_when_it_goes
 from flintlog.core.position import Position
 from flintlog.errors import DamageError, UsageError
 
@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         payload=not arguments.no_payload,
     )
     files = None if arguments.file is None else _known_files(log, arguments.file)
-    with holding(log.disk, log.path) as held:
+    with told_when_it_goes(log.path), holding(log.disk, log.path) as held:
         _show(replace(log, disk=held), query, files, decoding, arguments, output)
     if decoding is not None and decoding.failed:
         print(
@@ -160,7 +160,11 @@ def _streams(log: LogDirectory, given: Mapping[str, Sequence[str]]) -> frozenset
         if word not in (log.dialect.stream, "stream") or log.dialect.stream is None:
             has = f"Use --{log.dialect.stream}" if log.dialect.stream else f"Leave --{word} out"
             raise UsageError(f"{_log_of(log)} has no {word}s", file=log.path, advice=has)
-    return frozenset(name for names in given.values() for name in names) if given else None
+    found = frozenset(name for names in given.values() for name in names)
+    for name in found:
+        if not name.isprintable() and name.encode(errors="replace").decode() != name:
+            raise UsageError(f"{name!r} is not text in UTF-8", advice="Type the name as it is shown")
+    return found if given else None
 
 
 def _log_of(log: LogDirectory) -> str:

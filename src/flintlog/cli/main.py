@@ -12,7 +12,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from flintlog.cli.backup import BACKUP, RESTORE
 from flintlog.cli.bench import BENCH
@@ -26,9 +26,11 @@ from flintlog.cli.look import INSPECT, VERIFY
 from flintlog.cli.output import choose_output
 from flintlog.cli.state import STATE
 from flintlog.cli.tail import TAIL
+from flintlog.cli.terminal import visible
 from flintlog.cli.upkeep import COMPACT, MIGRATE, REPAIR, SNAPSHOT
 from flintlog.cli.verb import Verb
 from flintlog.cli.web import WEB
+from flintlog.disk.streams import fill_standard_streams
 from flintlog.errors import EXIT_REFUSED, FlintlogError
 
 VERBS: tuple[Verb, ...] = (
@@ -72,8 +74,10 @@ exit status:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
+    fill_standard_streams()
+    arguments = argparse.Namespace(verb="", debug=False)
     try:
+        arguments = _parsed(argv)
         status = _run(arguments)
         sys.stdout.flush()
         return status
@@ -144,15 +148,23 @@ def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:
     parser.add_argument("--debug", action="store_true", help="show the trace of an error")
 
 
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return build_parser().parse_args(argv)
+    except SystemExit:
+        sys.stdout.flush()  # help or version: that they could not be written is told as for every verb
+        raise
+
+
 def _run(arguments: argparse.Namespace) -> int:
     status: int = arguments.run(arguments, choose_output(as_json=arguments.json))
     return status
 
 
-def _drop_output() -> None:
-    """Close the standard output, so that nobody tries again to write what is still buffered."""
+def _drop_output(stream: TextIO | None = None) -> None:
+    """Close the standard output, so that what is still buffered is not tried again at the end."""
     with contextlib.suppress(OSError):
-        sys.stdout.close()
+        (stream or sys.stdout).close()
 
 
 def _fail(what: str, status: int, arguments: argparse.Namespace) -> int:
@@ -161,9 +173,12 @@ def _fail(what: str, status: int, arguments: argparse.Namespace) -> int:
             sys.stdout.flush()  # what was found before the error stands in front of it
         except OSError:
             _drop_output()
-    if arguments.debug:
-        traceback.print_exc()
-    print(f"flintlog: {' '.join(what.split())}", file=sys.stderr)
+    try:
+        if arguments.debug:
+            traceback.print_exc()
+        print(f"flintlog: {visible(' '.join(what.split()))}", file=sys.stderr)
+    except (OSError, ValueError):  # it cannot be told; the status still can. The second: it was closed before
+        _drop_output(sys.stderr)
     return status
 
 

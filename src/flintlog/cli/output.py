@@ -188,7 +188,7 @@ class TextOutput:
 
     def summary(self, value: dict[str, Any], words: Iterable[str]) -> None:
         for line in words:
-            self._line(line)
+            self._line(visible(line))
 
     def plan(self, plan: Plan, *, apply: bool) -> None:
         self._line(f"{plan.verb} {visible(plan.path)} ({plan.dialect})", Style.BOLD)
@@ -197,16 +197,16 @@ class TextOutput:
         table.add([step.action, step.file, step.reason] for step in plan.steps)
         self._facts(plan.facts)
         for loss in plan.lost:
-            self._line(f"lost: {loss}", Style.RED)
+            self._line(visible(f"lost: {loss}"), Style.RED)
         if plan.refusal is not None:
-            self._line(f"refused: {plan.refusal}", Style.RED)
+            self._line(visible(f"refused: {plan.refusal}"), Style.RED)
         elif plan.empty and exit_status(plan.findings) != EXIT_OK:
             self._line("nothing that a repair can do; bring what is missing from a backup", Style.RED)
         elif plan.empty:
             self._line("nothing to do", Style.GREEN)
         if apply:
             self._stream.flush()  # the plan is read while it is carried out
-            self._line(f"done: {plan.apply()}", Style.GREEN)
+            self._line(visible(f"done: {plan.apply()}"), Style.GREEN)
 
     def repair(self, plan: Plan, carry_out: Callable[[], Repaired]) -> Inventory:
         self.plan(plan, apply=False)

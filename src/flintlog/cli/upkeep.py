@@ -114,6 +114,8 @@ def _snapshot_options(parser: argparse.ArgumentParser) -> None:
 def _given_state(name: str) -> GivenState:
     """The state in a file, looked at before anything is planned with it."""
     if name == _STANDARD_INPUT:
+        if sys.stdin is None:
+            raise UsageError("the standard input is closed", advice="Pipe the state to --data -")
         if sys.stdin.isatty():
             raise UsageError("the standard input is a terminal", advice="Pipe the state to --data -")
         return GivenState("the standard input", None, _standard_input)
@@ -138,8 +140,11 @@ def _given_state(name: str) -> GivenState:
 
 
 def _standard_input() -> Iterator[bytes]:
-    while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
-        yield chunk
+    try:
+        while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
+            yield chunk
+    except OSError as error:
+        raise UsageError(f"the standard input cannot be read: {error.strerror}") from None
 
 
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
+from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.disk import FLAGS, Disk, Kernel, KernelInFront, Stat
 from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DamageError, DiskError, RefusedError
@@ -55,7 +56,7 @@ def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
 
 @contextmanager
 def holding(disk: Disk, path: str) -> Iterator[Disk]:
-    """A disk for reading, on which the directory `path` keeps the names that it has now.
+    """A disk for reading, on which the directory `path` and those below it keep the names that they have now.
 
     Its files are held open, so that those which are removed or replaced meanwhile can still be read; they may grow. Of
     very many the last are not held. Remote files are not either: asking for each costs more than looking again.
@@ -63,10 +64,9 @@ def holding(disk: Disk, path: str) -> Iterator[Disk]:
     if isinstance(disk.kernel, RemoteKernel):
         yield disk
         return
-    kernel = _HeldKernel(disk.kernel, path)
+    kernel = _HeldKernel(disk.kernel)
     try:
-        for name in disk.list(path):
-            kernel.hold(name)
+        kernel.hold(path, disk.list(path))
         yield Disk(kernel, disk.progress)
     finally:
         kernel.release()
@@ -75,22 +75,34 @@ def holding(disk: Disk, path: str) -> Iterator[Disk]:
 class _HeldKernel(KernelInFront):
     """Reads a directory as it was; everything else goes on to the kernel behind it."""
 
-    def __init__(self, kernel: Kernel, root: str) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self._root = root
-        self._names: list[str] = []
+        self._names: dict[str, list[str]] = {}
         self._handles: dict[str, int] = {}
 
-    def hold(self, name: str) -> None:
-        path = posixpath.join(self._root, name)
-        try:
-            if len(self._handles) < _HANDLES_MAX and not self._kernel.stat(path).is_directory:
-                self._handles[path] = self._kernel.open(path, FLAGS["read"])
-        except FileNotFoundError:
-            return  # it went before anybody looked
-        except OSError:
-            pass  # whoever needs it is told
-        self._names.append(name)
+    def hold(self, folder: str, names: list[str]) -> None:
+        """Directories first: what a file in here stands for, such as a snapshot, is then not older than they are."""
+        held = self._names[folder] = []
+        files = []
+        for name in sorted(names):
+            path = posixpath.join(folder, name)
+            with suppress(FileNotFoundError, NotADirectoryError):  # it went before anybody looked
+                if not self._kernel.stat(path).is_directory:
+                    files.append(name)
+                    continue
+                if name != KEPT_DIRECTORY:
+                    self.hold(path, self._kernel.list(path))
+                held.append(name)
+        for name in files:
+            try:
+                if len(self._handles) < _HANDLES_MAX:
+                    path = posixpath.join(folder, name)
+                    self._handles[path] = self._kernel.open(path, FLAGS["read"])
+            except FileNotFoundError:
+                continue
+            except OSError:
+                pass  # whoever needs it is told
+            held.append(name)
 
     def release(self) -> None:
         for handle in self._handles.values():
@@ -110,7 +122,19 @@ class _HeldKernel(KernelInFront):
         return super().stat(path) if held is None else self.stat_handle(held)
 
     def list(self, path: str) -> list[str]:
-        return list(self._names) if path == self._root else super().list(path)
+        held = self._names.get(path)
+        return super().list(path) if held is None else list(held)
+
+
+@contextmanager
+def told_when_it_goes(path: str) -> Iterator[None]:
+    """A file that went while it was to be read is no wrong path: another look may do."""
+    try:
+        yield
+    except DiskError as error:
+        if error.errno == errno.ENOENT and (error.file or "").startswith(f"{path}/"):
+            raise _too_fast(path) from error
+        raise
 
 
 @contextmanager

@@ -201,6 +201,8 @@ class Disk:
         """
         if not os.fspath(path):
             raise UsageError("the path is empty", advice="Name a directory; . is the one you are in")
+        if "\0" in os.fspath(path):
+            raise UsageError("there is a zero byte in the path", advice="No name on a disk can hold one")
         return os.path.abspath(os.fspath(path))
 
     @staticmethod

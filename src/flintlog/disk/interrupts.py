@@ -31,22 +31,27 @@ _SIGNALS = tuple(
 )
 
 
+def _is_main() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
 class _Deferral:
     """One for the process, because it has one set of handlers. Blocks may be nested."""
 
     def __init__(self) -> None:
         self._depth = 0
+        self._patient = 0  # of the blocks, how many are the application's own
         self._handlers: dict[int, Handler] = {}  # as the application set them
         self._came: list[tuple[int, FrameType | None]] = []
 
     def __enter__(self) -> None:
-        if threading.get_ident() == threading.main_thread().ident:
+        if _is_main():
             if not self._depth:
                 self._take_over()
             self._depth += 1
 
     def __exit__(self, *exc: object) -> None:
-        if threading.get_ident() == threading.main_thread().ident:
+        if _is_main():
             self._depth -= 1
             if not self._depth:
                 self._let_through()
@@ -54,7 +59,7 @@ class _Deferral:
     @contextmanager
     def lifted(self) -> Iterator[None]:
         """Let handlers run, and raise, inside of this: for a thread that sleeps."""
-        if threading.get_ident() != threading.main_thread().ident or not self._depth:
+        if not (_is_main() and self._depth):
             yield
             return
         depth, self._depth = self._depth, 0
@@ -64,6 +69,24 @@ class _Deferral:
         finally:
             self._depth = depth  # first: a handler that raises here must find the blocks around it counted
             self._take_over()
+
+    @contextmanager
+    def patiently(self) -> Iterator[None]:
+        """Around a block of the application that must be left by its end.
+
+        A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once.
+        """
+        with self:
+            self._patient += 1
+            try:
+                yield
+            finally:
+                self._patient -= 1
+
+    def poll(self) -> None:
+        """Call the handlers that wait, unless a write is on its way."""
+        if self._came and self._depth == self._patient and _is_main():
+            self._call()
 
     def _take_over(self) -> None:
         """A handler may still run, and raise, until the depth is counted up: then ours only passes it on."""
@@ -89,7 +112,8 @@ class _Deferral:
                 self._call()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._depth:
+        again = self._depth == self._patient and any(number == other for other, _ in self._came)
+        if self._depth and not again:
             self._came.append((number, frame))
         else:
             self._handlers[number](number, frame)

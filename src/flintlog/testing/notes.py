@@ -25,11 +25,12 @@ class Notes:
         self._note(self.added, names)
 
     @contextmanager
-    def remove(self, *names: str) -> Iterator[None]:
-        """Around a call that takes these out."""
+    def remove(self, *names: str, for_good: bool = True) -> Iterator[None]:
+        """Around a call that takes these out; not `for_good` where the store may bring them back."""
         self._note(self.removing, names)
         yield
-        self._note(self.removed, names)
+        if for_good:
+            self._note(self.removed, names)
 
     def _note(self, which: set[str], names: Sequence[str]) -> None:
         with self._mutex:

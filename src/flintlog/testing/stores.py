@@ -11,13 +11,16 @@ from contextlib import suppress
 from typing import Any
 
 from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog, SessionStore, Topic
+from flintlog.core.dialect import Dialect, EntryQuery, detect, no_progress
+from flintlog.core.finding import Severity
+from flintlog.core.live import holding, told_when_it_goes
 from flintlog.dialects.taskflux import layout as taskflux
 from flintlog.dialects.taskflux.layout import AddRecord
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
-from flintlog.errors import RefusedError
+from flintlog.errors import DamageError, DiskError, NotALogError, RefusedError
 from flintlog.testing.notes import Notes
-from flintlog.testing.races import Subject
+from flintlog.testing.races import Operation, Subject
 
 _numbers = itertools.count()
 
@@ -63,7 +66,7 @@ def _open_queues(edition: str) -> Callable[[Disk, str], QueueStore]:
 
 
 def _records(store: QueueStore) -> Sequence[str]:
-    return [record.payload.decode() for queue in store for record in queue.records()]
+    return [record.payload.decode(errors="replace") for queue in store for record in queue.records()]
 
 
 def _add(store: QueueStore, notes: Notes, chance: random.Random) -> None:
@@ -244,7 +247,7 @@ def _read_peer(store: RaftStore, notes: Notes, chance: random.Random) -> None:
 def _peer_items(store: RaftStore) -> Sequence[str]:
     state = _names_of(store, store.last_index)
     assert state is not None
-    return state.decode().split()
+    return state.decode(errors="replace").split()
 
 
 _PEER = {
@@ -259,7 +262,8 @@ _PEER = {
 
 # mpy6a
 
-_LATER = 10**6
+_NOW = 1_700_000_000
+_LATER = _NOW + 10**6
 
 
 def _open_sessions(*, strict: bool) -> Callable[[Disk, str], SessionStore]:
@@ -270,13 +274,13 @@ def _open_sessions(*, strict: bool) -> Callable[[Disk, str], SessionStore]:
 def _put(store: SessionStore, notes: Notes, chance: random.Random) -> None:
     for name in fresh("p", 2):
         with notes.add(name):
-            store.put(chance.choice((1, 2)), name.encode(), now=100)
+            store.put(chance.choice((1, 2)), name.encode(), now=_NOW)
 
 
 def _put_many(store: SessionStore, notes: Notes, chance: random.Random) -> None:
     names = fresh("n", _several(chance))
     with notes.add(*names):
-        store.put_many(1, _bytes(names), now=100)
+        store.put_many(1, _bytes(names), now=_NOW)
 
 
 def _begin_and_store(store: SessionStore, notes: Notes, chance: random.Random) -> None:
@@ -284,13 +288,18 @@ def _begin_and_store(store: SessionStore, notes: Notes, chance: random.Random) -
     with notes.add(name):
         session = store.new(1)
         session.append(name.encode())
-        session.store(now=100)
+        session.store(now=_NOW)
 
 
-def _due_and_delete(store: SessionStore, notes: Notes, chance: random.Random) -> None:
-    for session in store.due(_LATER, limit=3):
-        with notes.remove(session.data.decode()):
-            session.delete()
+def _due_and_delete(*, strict: bool) -> Operation:
+    """A strict store may replay a session that was ended before an older one of its file."""
+
+    def act(store: SessionStore, notes: Notes, chance: random.Random) -> None:
+        for session in store.due(_LATER, limit=3):
+            with notes.remove(session.data.decode(), for_good=not strict):
+                session.delete()
+
+    return act
 
 
 def _due_and_store(store: SessionStore, notes: Notes, chance: random.Random) -> None:
@@ -298,14 +307,18 @@ def _due_and_store(store: SessionStore, notes: Notes, chance: random.Random) -> 
         session.store(now=_LATER)
 
 
-def _finish_many(store: SessionStore, notes: Notes, chance: random.Random) -> None:
-    found = store.due_batch(_LATER, 10)
-    with notes.remove(*(record.data.decode() for record, _ in found.rows())):
-        found.delete()
+def _finish_many(*, strict: bool) -> Operation:
+    def act(store: SessionStore, notes: Notes, chance: random.Random) -> None:
+        found = store.due_batch(_LATER, 10)
+        names = [record.data.decode() for record, _ in found.rows()]
+        with notes.remove(*names, for_good=not strict):
+            found.delete()
+
+    return act
 
 
 def _rotate_sessions(store: SessionStore, notes: Notes, chance: random.Random) -> None:
-    store.rotate(60, now=100)
+    store.rotate(60, now=_NOW)
 
 
 def _compact(store: Any, notes: Notes, chance: random.Random) -> None:
@@ -313,24 +326,30 @@ def _compact(store: Any, notes: Notes, chance: random.Random) -> None:
 
 
 def _waiting(store: SessionStore) -> Sequence[str]:
-    begun = [session.data.decode() for session in store.sessions()]
+    begun = [session.data.decode(errors="replace") for session in store.sessions()]
     return [
         *(name for name in begun if name),
-        *(each.data.decode() for each in store.due(10 * _LATER, limit=10**6)),
+        *(each.data.decode(errors="replace") for each in store.due(2 * _LATER, limit=10**6)),
     ]
 
 
-_SESSIONS = {
-    "compact": _compact,
-    "delete": _due_and_delete,
-    "finish": _finish_many,
-    "new": _begin_and_store,
-    "put": _put,
-    "put_many": _put_many,
-    "rotate": _rotate_sessions,
-    "snapshot": _snapshot,
-    "store": _due_and_store,
-}
+def _waiting_once(store: SessionStore) -> Sequence[str]:
+    """A strict store may bring a session that was stored again from both of its places."""
+    return list(dict.fromkeys(_waiting(store)))
+
+
+def _session_operations(*, strict: bool) -> dict[str, Operation]:
+    return {
+        "compact": _compact,
+        "delete": _due_and_delete(strict=strict),
+        "finish": _finish_many(strict=strict),
+        "new": _begin_and_store,
+        "put": _put,
+        "put_many": _put_many,
+        "rotate": _rotate_sessions,
+        "snapshot": _snapshot,
+        "store": _due_and_store,
+    }
 
 
 # limestone
@@ -402,7 +421,7 @@ def _compact_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
 
 def _keys(store: _Keys) -> Sequence[str]:
     assert store.store.snapshot is not None
-    return [entry.key.decode() for entry in store.store.snapshot.scan(1)]
+    return [entry.key.decode(errors="replace") for entry in store.store.snapshot.scan(1)]
 
 
 _KEYS = {
@@ -419,8 +438,49 @@ SUBJECTS = (
     Subject("shipped-queues", _open_queues("shipped"), _records, _QUEUES),
     Subject("replica", _Replica, _replayed, _REPLICA),
     Subject("peer", _open_peer, _peer_items, _PEER),
-    Subject("sessions", _open_sessions(strict=False), _waiting, _SESSIONS),
-    Subject("strict-sessions", _open_sessions(strict=True), _waiting, _SESSIONS),
+    Subject("sessions", _open_sessions(strict=False), _waiting, _session_operations(strict=False)),
+    Subject("strict-sessions", _open_sessions(strict=True), _waiting_once, _session_operations(strict=True)),
     Subject("designed-keys", _open_keys("designed"), _keys, _KEYS),
     Subject("shipped-keys", _open_keys("shipped"), _keys, _KEYS),
 )
+
+
+def look(path: str) -> str | None:
+    """Read a directory that a store has open, through every view: what is wrong, or None.
+
+    A reader may be told to try again. It is never told of damage, and never meets another error.
+    """
+    disk = Disk()
+    try:
+        log = detect(disk, path)
+    except NotALogError:
+        return None  # it is being made
+    for view in (_verified, _state, _dumped):
+        try:
+            wrong = view(log, disk, path)
+        except (DamageError, DiskError) as error:
+            return f"{view.__name__[1:]}: {error}"
+        except RefusedError as error:
+            wrong = None if "gain" in (error.advice or "") else f"{view.__name__[1:]}: {error}"
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _verified(log: Dialect, disk: Disk, path: str) -> str | None:
+    found = log.verify(disk, path, no_progress)
+    worst = [finding for finding in found.findings if finding.severity is Severity.CORRUPT]
+    return f"verified: {worst}" if worst else None
+
+
+def _state(log: Dialect, disk: Disk, path: str) -> None:
+    for _ in log.state(disk, path, None):
+        pass
+
+
+def _dumped(log: Dialect, disk: Disk, path: str) -> None:
+    query = EntryQuery()
+    with told_when_it_goes(path), holding(disk, path) as held:
+        for split in log.splits(held, path, query):
+            for _ in log.read_split(held, path, split, query):
+                pass

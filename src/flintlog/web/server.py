@@ -1,17 +1,21 @@
-"""HTTP: who may ask, what is asked, how much at once. Only GET and HEAD, and no path from a request is opened.
+"""HTTP: who may ask, what is asked, how much at once. No path from a request is opened.
 
 A page of another site must not read logs through the browser of an operator. So the name in `Host` must be one that
-leads here (a name that somebody points at this machine does not), and what a browser says comes from another site is
+leads here (a name that others point at this machine does not), and what a browser says comes from another site is
 refused. The port in `Host` is not looked at: through a tunnel it is another one.
+
+GET and HEAD only read. What starts work or ends it needs POST and the header `X-Flintlog`: a page of another site can
+send neither a link nor a form that has it, and a browser that asks first whether it may is told that it may not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib.resources
+import io
 import ipaddress
 import json
+import re
 import select
 import socket
 import socketserver
@@ -19,23 +23,24 @@ import threading
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Any, cast
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from flintlog.cli.output import plain
 from flintlog.cli.tail import PAUSE_SECONDS
 from flintlog.cli.verb import LogDirectory
 from flintlog.errors import FlintlogError, RefusedError, UsageError
+from flintlog.web.connections import Bounds, Connections, Phase, TimedFile
 from flintlog.web.faults import BusyError, Faults, UnknownError, error_json, status_of
 from flintlog.web.parameters import Parameters
 from flintlog.web.verification import Verification
-from flintlog.web.views import FOLLOW_PARAMETERS, Answer, Shown, Views, directories, follow
+from flintlog.web.views import FOLLOW_PARAMETERS, Answer, Shown, View, Views, directories, follow
 
-_CONNECTIONS_MAX = 64
 _STREAMS_MAX = 16
 _ANSWERS_MAX = 4  # at the same time; others wait for their turn
-_IDLE_SECONDS = 60
 _WILDCARDS = ("", "0.0.0.0", "::")
+_HOST = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?", re.ASCII)
+_OWN_HEADER = "X-Flintlog"
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -65,6 +70,14 @@ class _RefusedRequestError(FlintlogError):
     code = "refused-request"
 
 
+class _WrongMethodError(_RefusedRequestError):
+    """A method that this address does not have; `allowed` are those that it has."""
+
+    def __init__(self, what: str, allowed: str) -> None:
+        super().__init__(what, advice=f"Use {allowed}")
+        self.allowed = allowed
+
+
 class Explorer(ThreadingHTTPServer):
     """The server of some log directories. `serve_forever` until `close`, or until it is interrupted."""
 
@@ -72,7 +85,16 @@ class Explorer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 32
 
-    def __init__(self, logs: Sequence[LogDirectory], host: str, port: int, *, debug: bool = False) -> None:
+    def __init__(
+        self,
+        logs: Sequence[LogDirectory],
+        host: str,
+        port: int,
+        *,
+        debug: bool = False,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.bounds = bounds or Bounds()
         self.faults = Faults(debug)
         self.shown = _named(logs, self.faults)
         self.views = Views()
@@ -80,7 +102,7 @@ class Explorer(ThreadingHTTPServer):
         self.stopping = threading.Event()
         self.answers = threading.BoundedSemaphore(_ANSWERS_MAX)
         self.streams = threading.BoundedSemaphore(_STREAMS_MAX)
-        self._connections = threading.BoundedSemaphore(_CONNECTIONS_MAX)
+        self.connections = Connections(self.bounds.connections)
         self._host = host
         self.address_family, address = _resolve(host, port)
         try:
@@ -102,12 +124,14 @@ class Explorer(ThreadingHTTPServer):
         return ipaddress.ip_address(str(self.server_address[0])).is_loopback
 
     def leads_here(self, host: str) -> bool:
-        """Is this the name of the server, as a browser gives it in `Host`?"""
-        name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-        name = name.rstrip(".").lower()
+        """Is this the name of the server, as a browser gives it in `Host`: a name or an address, and a port?"""
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found["name"].removesuffix(".").lower() if found["name"] else _address(found["six"], version=6)
         if name in self._names:
             return True
-        return self._host in _WILDCARDS and _is_address(name)  # an address cannot be pointed elsewhere
+        return self._host in _WILDCARDS and _address(name) != ""  # an address cannot be pointed elsewhere
 
     def close(self) -> None:
         """End all streams and verifications, and give the port back."""
@@ -121,16 +145,14 @@ class Explorer(ThreadingHTTPServer):
         self.server_name, self.server_port = self._host, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._connections.acquire(blocking=False):
+        if self.connections.enter(request):
+            super().process_request(request, client_address)
+        else:
             self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._connections.release()
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.leave(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke; what is wrong with us was told before."""
@@ -139,57 +161,101 @@ class Explorer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Explorer
     protocol_version = "HTTP/1.1"
-    timeout = _IDLE_SECONDS
     disable_nagle_algorithm = True  # headers and body are two writes
     server_version = "flintlog"
     sys_version = ""
 
+    def setup(self) -> None:
+        super().setup()
+        self._file = TimedFile(self.connection)
+        self.rfile = io.BufferedReader(self._file)
+        self.wfile = cast(io.BufferedIOBase, self._file)  # nothing is held back in front of it
+
+    def handle_one_request(self) -> None:
+        self._reach(Phase.REQUEST, self.server.bounds.request_seconds)
+        super().handle_one_request()
+
     def do_GET(self) -> None:
+        self._reach(Phase.NOTHING)
         try:
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                self._answer()
+            self._answer()
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
         except FlintlogError as error:
-            self._fail(_http_status(error), error_json(error))
+            self._fail(_http_status(error), error_json(error), getattr(error, "allowed", None))
         except Exception as error:
             self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, self.server.faults.tell(error))
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def _reach(self, phase: Phase, seconds: float = 0) -> None:
+        self.server.connections.reached(self.connection, phase)
+        self._file.allow(seconds)
+
     def _answer(self) -> None:
-        self._check_sender()
-        try:
-            address = urlsplit(self.path)
-            parts = [unquote(part, errors="surrogateescape") for part in address.path.split("/")[1:]]
-        except ValueError:
-            raise UsageError("this is no address") from None
+        address = self._checked_address()
+        parts = [unquote(part, errors="surrogateescape") for part in address.path.split("/")[1:]]
         match parts:
+            case ["api", name, word] if word in self.server.views.all:
+                view = self.server.views.all[word]
+                given = Parameters(address.query, view.parameters)
+                self._check_deed(view, given)
+                what = self._directory(name)
+                with self.server.answers:
+                    answer = view.answer(what, given)
+                self._send_json(answer)
+            case _ if self.command == "POST":
+                raise _WrongMethodError("nothing is done at this address", "GET, HEAD")
             case [name] if name in self.server.files:
                 self._send(HTTPStatus.OK, *self.server.files[name])
             case ["api", "directories"]:
                 self._send_json(directories(self.server.shown))
             case ["api", name, "follow"]:
                 self._follow(self._directory(name), Parameters(address.query, FOLLOW_PARAMETERS))
-            case ["api", name, word] if word in self.server.views.all:
-                view = self.server.views.all[word]
-                what, given = self._directory(name), Parameters(address.query, view.parameters)
-                with self.server.answers:
-                    answer = view.answer(what, given)
-                self._send_json(answer)
             case _:
                 raise UnknownError("there is nothing at this address", advice="The page is at /")
 
-    def _check_sender(self) -> None:
+    def _checked_address(self) -> SplitResult:
+        """Where the request leads, when everything that it says of itself leads here and came from here."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # nobody reads a body, so it must not be taken for the next request
+            self.close_connection = True  # a body is not read, so it must not be taken for the next request
+        try:
+            address = urlsplit(self.path)
+        except ValueError:
+            raise UsageError("this is no address") from None
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or not self.server.leads_here(hosts[0]):
+        leads_here = len(hosts) == 1 and self.server.leads_here(hosts[0])
+        if address.scheme or address.netloc:  # the absolute form, as a proxy is asked
+            leads_here &= address.scheme == "http" and self.server.leads_here(address.netloc)
+        if not leads_here:
             raise _RefusedRequestError(
                 "the name in Host does not lead here", advice=f"Use {self.server.url} or localhost"
             )
-        elsewhere = self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
-        if elsewhere and self.path.startswith("/api/"):
+        if address.path.startswith("/api/") and self._comes_from_elsewhere(hosts[0]):
             raise _RefusedRequestError("a page of another site asked for this")
+        return address
+
+    def _comes_from_elsewhere(self, host: str) -> bool:
+        """Does a browser say that another page than ours asks?"""
+        own = (f"http://{host.lower()}", f"https://{host.lower()}")
+        site = self.headers.get_all("Sec-Fetch-Site", ["none"])
+        origins = [origin.lower() for origin in self.headers.get_all("Origin", [])]
+        return any(word not in ("none", "same-origin") for word in site) or any(o not in own for o in origins)
+
+    def _check_deed(self, view: View, given: Parameters) -> None:
+        """Work is started and ended by POST, with a header that only a page of ours and a script can set."""
+        if self.command == "POST" and not view.deeds:
+            raise _WrongMethodError("nothing is done at this address", "GET, HEAD")
+        if self.command == "POST" and self.headers.get(_OWN_HEADER) is None:
+            raise _RefusedRequestError(
+                f"the header {_OWN_HEADER} is missing", advice=f"Send it with any value: {_OWN_HEADER}: 1"
+            )
+        if self.command != "POST" and any(given.flag(name) for name in view.deeds):
+            raise _WrongMethodError("this starts or ends work, which GET does not", "POST")
 
     def _directory(self, name: str) -> Shown:
         found = self.server.shown.get(name)
@@ -224,7 +290,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.streams.release()
 
     def _line(self, value: Answer) -> None:
+        self._reach(Phase.ANSWER, self.server.bounds.answer_seconds)
         self.wfile.write(json.dumps(plain(value)).encode() + b"\n")
+        self._reach(Phase.NOTHING)
 
     def _somebody_waits(self) -> bool:
         """Wait a moment for something new; False at once when the client has gone or the server ends."""
@@ -236,12 +304,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_json(self, value: Answer) -> None:
         self._send(HTTPStatus.OK, _JSON, json.dumps(plain(value)).encode())
 
-    def _send(self, status: int, kind: str, body: bytes) -> None:
-        self._begin(status, kind, len(body))
+    def _send(self, status: int, kind: str, body: bytes, allowed: str | None = None) -> None:
+        self._begin(status, kind, len(body), allowed)
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _begin(self, status: int, kind: str, length: int | None) -> None:
+    def _begin(self, status: int, kind: str, length: int | None, allowed: str | None = None) -> None:
+        self._reach(Phase.ANSWER, self.server.bounds.answer_seconds)
         self.send_response(status)
         self.send_header("Content-Type", kind)
         if length is not None:
@@ -249,31 +318,44 @@ class _Handler(BaseHTTPRequestHandler):
         if length is None or self.close_connection:
             self.close_connection = True
             self.send_header("Connection", "close")
-        if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET, HEAD")
+        if allowed is not None:
+            self.send_header("Allow", allowed)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         self.end_headers()
 
-    def _fail(self, status: int, told: Answer) -> None:
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            self._send(status, _JSON, json.dumps({"error": told}).encode())
+    def _fail(self, status: int, told: Answer, allowed: str | None = None) -> None:
+        try:
+            self._send(status, _JSON, json.dumps({"error": told}).encode(), allowed)
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the parser of requests refuses: another method, a line that is too long."""
         self.close_connection = True
         self.command = getattr(self, "command", None) or "GET"
+        allowed = None
         if code == HTTPStatus.NOT_IMPLEMENTED:
-            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD: nothing is changed from here"
+            code, message, allowed = (
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                "there is no such method here",
+                "GET, HEAD",
+            )
         error = _RefusedRequestError(message or HTTPStatus(code).phrase)
-        self._fail(code, error_json(error))
+        self._fail(code, error_json(error), allowed)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are nobody's business."""
 
 
 def _http_status(error: FlintlogError) -> int:
-    return HTTPStatus.FORBIDDEN if isinstance(error, _RefusedRequestError) else status_of(error)
+    match error:
+        case _WrongMethodError():
+            return HTTPStatus.METHOD_NOT_ALLOWED
+        case _RefusedRequestError():
+            return HTTPStatus.FORBIDDEN
+        case _:
+            return status_of(error)
 
 
 def _named(logs: Sequence[LogDirectory], faults: Faults) -> dict[str, Shown]:
@@ -328,14 +410,15 @@ def _own_names(host: str, address: str) -> set[str]:
     names = {"localhost", host.lower(), address}
     if host in _WILDCARDS:
         names.add(socket.gethostname().lower())
-    elif _is_address(address) and ipaddress.ip_address(address).is_loopback:
+    elif ipaddress.ip_address(address).is_loopback:
         names |= {"127.0.0.1", "::1"}
     return names - set(_WILDCARDS)
 
 
-def _is_address(name: str) -> bool:
+def _address(text: str, version: int | None = None) -> str:
+    """An address in the form that all its spellings share; nothing if it is none."""
     try:
-        ipaddress.ip_address(name)
+        found = ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return ""
+    return str(found) if version in (None, found.version) else ""

@@ -71,10 +71,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A question, and the parameters that it may have."""
+    """A question, and the parameters that it may have. Those in `deeds` start or end work."""
 
     answer: Callable[[Shown, Parameters], Answer]
     parameters: frozenset[str] = frozenset()
+    deeds: frozenset[str] = frozenset()
 
 
 class Views:
@@ -104,7 +105,7 @@ class Views:
             ),
             "bytes": View(_bytes, frozenset({"file", "offset", "length"})),
             "state": View(self._state, frozenset({"as_of", "start", "limit"})),
-            "verify": View(_verify, frozenset({"run", "stop"})),
+            "verify": View(_verify, frozenset({"run", "stop"}), deeds=frozenset({"run", "stop"})),
             "repair": View(_repair),
         }
 

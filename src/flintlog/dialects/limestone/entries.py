@@ -19,11 +19,12 @@ from flintlog.core.live import suppress_gone
 from flintlog.dialects.limestone import explain as fields
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
+from flintlog.dialects.limestone.base import damage_of
 from flintlog.dialects.limestone.files import blobs
 from flintlog.dialects.limestone.judge import Tail, judge
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Around, Walk
-from flintlog.dialects.limestone.survey import Survey, damage_of, survey
+from flintlog.dialects.limestone.survey import Survey, settled, survey
 from flintlog.dialects.limestone.upkeep.salvage import resumption
 from flintlog.disk import Disk
 
@@ -302,6 +303,12 @@ def _log_spans(view: memoryview, walk: Walk, start: int, where: ByteRange, *, in
 
 def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
     """The live keys, now or at an epoch."""
-    found = State(survey(disk, path), as_of)
-    for batches in found.mapped(lambda live: list(tables.state_batches(found.views, found.names, live))):
+
+    def begun() -> Iterator[list[pa.RecordBatch]]:
+        """The batches of one look; with the first of them every file was read, and stays as it was."""
+        found = State(survey(disk, path), as_of)
+        mapped = found.mapped(lambda live: list(tables.state_batches(found.views, found.names, live)))
+        return chain([next(mapped, [])], mapped)
+
+    for batches in settled(begun):
         yield from batches

@@ -160,9 +160,9 @@ def read_epochs(buffer: memoryview, name: str) -> tuple[int | None, Finding | No
 
 
 def read_witness(raw: bytes) -> int:
-    """The largest epoch in `data/durable`; 0 when there is none. A record that did not arrive whole says too little."""
-    records = np.frombuffer(raw, _EPOCH_RECORD, len(raw) // lay.MARKER_SIZE)
-    return int(records["epoch"][records["type"] == lay.DURABLE].max(initial=0))
+    """The epoch in `data/durable`; 0 when there is none."""
+    whole = len(raw) == lay.MARKER_SIZE and raw[0] == lay.DURABLE
+    return lay.decode_marker(raw, 0) if whole else 0
 
 
 def _bad_epoch(buffer: memoryview, name: str, at: int) -> Finding:

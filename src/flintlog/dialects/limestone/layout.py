@@ -10,7 +10,7 @@ All integers are unsigned and little-endian. A log directory holds
     cmpct_NNNN                      compacted files of the designed edition; .tmp while they are written
     pwal_0000.compacted             the compacted file of the shipped edition; .prev is the one before it
     data/snapshot                   the state at the last start, made anew at each
-    data/durable                    the last records of epoch once more, never synced: they show when epoch lost some
+    data/durable                    the last record of epoch once more, never synced: it shows when epoch lost some
     blob/dir_DD/<16 hex>.blob       large values, by number; DD is the number modulo 100
     .epoch.tmp, compaction_temp/    scratch of the original program, with sorting/ and ctrl/
 

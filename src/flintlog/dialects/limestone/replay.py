@@ -32,7 +32,7 @@ from flintlog.dialects.limestone.merge import (
 )
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
-from flintlog.dialects.limestone.survey import Survey
+from flintlog.dialects.limestone.survey import Survey, VanishedError
 from flintlog.errors import RefusedError, UsageError
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class State:
             if len(entries):
                 yield merge.candidates(source, columns_of(entries, base=reading.base))
         if seen != int(reading.snippets.entries.sum()):
-            raise RefusedError(
+            raise VanishedError(
                 "this file was changed while it was read",
                 file=f"{self._survey.path}/{reading.name}",
                 advice="Read the directory again",

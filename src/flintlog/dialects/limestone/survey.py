@@ -23,8 +23,10 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,8 +34,8 @@ from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import suppress_gone
 from flintlog.core.workers import threads
+from flintlog.dialects.limestone import base, scan
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs, read_witness
 from flintlog.dialects.limestone.judge import Tail, find_durable, judge
 from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
@@ -41,11 +43,12 @@ from flintlog.dialects.limestone.scan import Snippets, Walk
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, DiskError, RefusedError
 
+T = TypeVar("T")
+
 WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
 _TELL_SECONDS = 0.1
 _ATTEMPTS = 5
-_WITNESS_SIZE_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,14 @@ class VanishedError(RefusedError):
     """A file went away while a live directory was looked at."""
 
 
+def settled(read: Callable[[], T]) -> T:
+    """What `read` makes of a directory that a store may be changing: it looks again when a file went away meanwhile."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(VanishedError):
+            return read()
+    return read()
+
+
 Walker = Callable[
     [Survey, Sequence[str]], Iterator[Walk]
 ]  # how the files are walked, in the order of the names
@@ -234,7 +245,7 @@ def _survey(
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found
     _read_catalog(found, catalogs)
-    _find_base(found)
+    base.find_base(found)
     if walker is not None:
         _walk_all(found, progress, walker)
         _judge_logs(found)
@@ -280,7 +291,7 @@ def _read_epochs(found: Survey, listing: Listing) -> None:
 def _read_witness(disk: Disk, path: str) -> int:
     raw = b""
     with suppress_gone():
-        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), _WITNESS_SIZE_MAX)
+        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), lay.MARKER_SIZE + 1)
     return read_witness(raw)
 
 
@@ -295,17 +306,13 @@ def _lost_records(found: Survey) -> Iterator[Finding]:
     1. the witness of the epoch file says so, or
     2. a session that the catalog's maximum epoch covers is above the recorded one.
 
-    Then opening refuses if there is any session that it would forget.
+    Then opening refuses. Records that no session needs are not missed: compacted files have what they were about.
     """
     shown = max(found.witness, found.low if _covers_pending(found) else 0)
-    if shown <= found.durable:
-        return
-    waiting = any(len(read.pending(found.durable)) for read in found.logs)
-    message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
-    severity = Severity.CORRUPT if waiting else Severity.REPAIRABLE
-    yield Finding(
-        severity, "epoch-short", message, lay.EPOCH_FILE, None, f"epoch {shown}", f"epoch {found.durable}"
-    )
+    if shown > found.durable and any(len(read.pending(found.durable)) for read in found.logs):
+        message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
+        expected, seen = f"epoch {shown}", f"epoch {found.durable}"
+        yield Finding(Severity.CORRUPT, "epoch-short", message, lay.EPOCH_FILE, None, expected, seen)
 
 
 def _covers_pending(found: Survey) -> bool:
@@ -423,59 +430,6 @@ def _needs_catalog(found: Survey) -> bool:
 # --- base and logs -----------------------------------------------------------------------------------------------
 
 
-def _find_base(found: Survey) -> None:
-    """Which compacted files stand below the logs."""
-    there = found.listing.compacted
-    named = sorted(found.catalog.compacted)
-    base = [name for name in named if name in there]
-    unnamed = lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base
-    if unnamed and (found.edition == "shipped" or found.manifest is None or found.manifest.version == 1):
-        base.append(lay.COMPACTED_FILE)
-    missing = [name for name in named if name not in there]
-    if missing == [lay.COMPACTED_FILE] and found.listing.previous is not None and not base:
-        base, missing = [lay.COMPACTED_PREVIOUS], []
-        message = "a compaction was interrupted; the compacted file before it holds"
-        found.findings.append(
-            Finding(Severity.REPAIRABLE, "compacted-previous", message, lay.COMPACTED_PREVIOUS)
-        )
-    elif not base and not missing and found.listing.previous is not None:
-        base = [lay.COMPACTED_PREVIOUS]
-    for name in missing:
-        message = "the catalog names this file and it is not there"
-        found.findings.append(Finding(Severity.CORRUPT, "compacted-missing", message, name))
-    found.base = tuple(base)
-    if found.catalog_name is not None:
-        found.findings += _newer_than_the_catalog(found)
-
-
-def _newer_than_the_catalog(found: Survey) -> Iterator[Finding]:
-    """Compacted files of a later epoch than the catalog reaches. Opening removes what no catalog names; these it may
-    remove only when their compaction did not come to its end, and every log that it took in is there."""
-    logs = {log.name for log in found.listing.logs}
-    undone = found.unfinished if found.unfinished and found.unfinished.detached <= logs else Catalog()
-    for name in sorted(found.listing.compacted):
-        epoch = compacted_epoch(found, name) if name not in {*found.base, *undone.compacted} else None
-        if epoch is not None and epoch > found.catalog.max_epoch:
-            message = f"it holds epoch {epoch}, and the catalog ends with {found.catalog.max_epoch}: it is an older one"
-            yield Finding(
-                Severity.CORRUPT,
-                "catalog-old",
-                message,
-                name,
-                0,
-                f"epoch {found.catalog.max_epoch}",
-                f"epoch {epoch}",
-            )
-
-
-def compacted_epoch(found: Survey, name: str) -> int | None:
-    """The epoch that a compacted file of the designed edition begins with; None when it cannot be read."""
-    view = found.view(name, end=lay.MARKER_SIZE)
-    if not lay.CMPCT_NAME.fullmatch(name) or len(view) < lay.MARKER_SIZE or view[0] != lay.BEGIN:
-        return None
-    return lay.decode_marker(view, 0)
-
-
 def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
     logs = {log.name: log for log in found.listing.logs}
     sizes = found.sizes
@@ -487,7 +441,7 @@ def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
             _take_log(found, logs[name], walk)
         else:
             found.base_walks[name] = walk
-            _judge_base(found, name, walk)
+            base.judge_base(found, name, walk)
         done += sizes[name]
         progress(done, max(total, done))
 
@@ -526,52 +480,19 @@ def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
         found.findings.append(_tail_finding(found, read, tail, view))
 
 
-def _judge_base(found: Survey, name: str, walk: Walk) -> None:
-    """A compacted file is synced before it counts: whatever stops the walk is damage, and so is an empty one."""
-    if not len(walk.snippets) and walk.stop.good:
-        message = "the file is empty, and a compacted file begins with a marker"
-        found.findings.append(
-            Finding(Severity.CORRUPT, "entry-cut", message, name, 0, f"{lay.MARKER_SIZE} bytes", "0 bytes")
-        )
-    elif not walk.stop.good:
-        tail = judge(found.view(name), walk, lay.NUMBER_MAX, end_markers=True)
-        assert tail is not None
-        found.findings.append(damage_of(name, tail))
-    elif not _is_sorted_file(found, name, walk.snippets):
-        message = "this is no compacted file of this catalog: it has other markers"
-        found.findings.append(Finding(Severity.CORRUPT, "compacted-other", message, name, 0))
-
-
-def _is_sorted_file(found: Survey, name: str, snippets: Snippets) -> bool:
-    """Is this one snippet without an end marker, of no later epoch than its compaction? Before version 6 of the shipped
-    edition a compacted file may be a log like any other."""
-    if name == lay.COMPACTED_FILE and found.end_markers:
-        epoch = 0
-    elif lay.CMPCT_NAME.fullmatch(name):
-        epoch = found.catalog.max_epoch
-    else:
-        return True
-    return len(snippets) == 1 and not snippets.closed[0] and int(snippets.epoch[0]) <= epoch
-
-
 def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:
     name = read.file.name
     if tail.torn:
         severity = Severity.NOTE if tail.marked and not read.file.active else Severity.REPAIRABLE
         message = f"torn tail: {tail.message}; nothing durable stands there"
         return Finding(severity, "torn-tail", message, name, tail.offset, tail.expected, tail.found)
-    finding = damage_of(name, tail)
+    finding = base.damage_of(name, tail)
     severity, message = finding.severity, finding.message
     if read.listed and find_durable(view, tail.offset + 1, found.low + 1, found.durable) is None:
         last = read.snippets[-1:]
         if len(last) and int(last.epoch[0]) <= found.low:
             severity, message = Severity.REPAIRABLE, f"{message}; the compacted files hold what it held"
     return Finding(severity, tail.code, message, name, tail.offset, tail.expected, tail.found)
-
-
-def damage_of(name: str, tail: Tail) -> Finding:
-    """The finding for damage where durable data stood."""
-    return Finding(Severity.CORRUPT, tail.code, tail.message, name, tail.offset, tail.expected, tail.found)
 
 
 def _judge_logs(found: Survey) -> None:

@@ -59,8 +59,8 @@ def _splits(found: Survey, query: EntryQuery) -> list[Split]:
         if name in known and _holds(name, query)
     ]
     if _holds("", query):
-        for name, end, written in _data_files(found):
-            result += _ranges(found, name, end, written, query)
+        for name, end, written, dead in _data_files(found):
+            result += _ranges(found, name, end, written, query, dead)
     if lay.EXHAUSTED_FILE in known and _holds(lay.EXHAUSTED_FILE, query):
         end = min(known[lay.EXHAUSTED_FILE], found.machine.exhausted)
         result += _ranges(found, lay.EXHAUSTED_FILE, end, True, query)
@@ -79,27 +79,36 @@ def _holds(name: str, query: EntryQuery) -> bool:
     return (tables.EXHAUSTED if name else tables.SESSION) in query.operations
 
 
-def _data_files(found: Survey) -> Iterator[tuple[str, int, bool]]:
-    """Name, end of the records, and whether the file may grow; by delay, in the order of each chain."""
+def _data_files(found: Survey) -> Iterator[tuple[str, int, bool, int]]:
+    """Name, end of the records, whether the file may grow, and where those begin that still wait; by delay, in the
+    order of each chain."""
     listed = found.listing.data
     if found.machine.files:
         for _, chain in sorted(found.machine.chains.items()):
             for file in chain:
                 if file.name in listed:
-                    yield file.name, min(listed[file.name], file.length), file.written
+                    yield file.name, min(listed[file.name], file.length), file.written, file.offset
     else:  # nothing tells which of them count, or where they end
         for name in sorted(listed, key=lambda name: (lay.parse_name(name) or 0, name)):
-            yield name, listed[name], True
+            yield name, listed[name], True, 0
 
 
-def _ranges(found: Survey, name: str, end: int, written: bool, query: EntryQuery) -> Iterator[Split]:
-    """One range, or for a large file several that begin with a record. Each knows when the record before it is due."""
+def _ranges(
+    found: Survey, name: str, end: int, written: bool, query: EntryQuery, dead: int = 0
+) -> Iterator[Split]:
+    """One range, or for a large file several that begin with a record.
+
+    Each knows when the record before it is due, how many of its first bytes are of sessions that ended, and behind how
+    many opening writes the bytes again, from the operation log.
+    """
+    again = end if found.behind is None else found.behind.synced.get(name, end)
     marks = [(0, 0)]
     if query.cut_bytes is not None and end > query.cut_bytes:
         marks += _marks(found, name, end, written, query.cut_bytes)
     for (begin, before), (following, _) in zip(marks, [*marks[1:], (end, 0)], strict=True):
         if begin < following:
-            yield Split(name, begin, following, 0, None if written and following == end else 0, (before,))
+            context = (before, max(min(dead, following) - begin, 0), max(min(again, following) - begin, 0))
+            yield Split(name, begin, following, 0, None if written and following == end else 0, context)
 
 
 def _marks(found: Survey, name: str, end: int, written: bool, step: int) -> Iterator[tuple[int, int]]:
@@ -225,6 +234,11 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
         assert stop is not None
         damage = scan.judge_records(buffer, stop, before, written=False)
         if damage is None:
+            return
+        if stop.offset < split.context[1]:  # nobody waits for what stands here, so nobody has looked after it
+            at = split.context[1]
+            continue
+        if split.context[2] <= stop.offset < split.end - split.start:
             return
         finding = _finding(damage, split.file, split.start + stop.offset)
         if query.on_damage != "report":

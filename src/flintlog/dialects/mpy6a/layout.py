@@ -57,6 +57,7 @@ EVENT_HEADER_SIZE = 16
 EVENT_SIZE_MIN = 18
 FRAME_SIZE_MAX = 32 << 20
 CHANGES_FRAME = (4096, 1024)  # frame size, greatest payload
+BESIDE_FRAME = (4096, 1023)  # of a change log that an operation log stands beside, which decides
 OPERATIONS_FRAME = (FRAME_SIZE_MAX, FRAME_SIZE_MAX - 20)
 DELAY_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
@@ -351,9 +352,9 @@ def framed(at: int, frame: int, events: Iterable[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def encode_changes(events: Iterable[bytes]) -> bytes:
-    """A change log with these events."""
-    header = encode_log_header(*CHANGES_FRAME)
+def encode_changes(events: Iterable[bytes], *, beside: bool) -> bytes:
+    """A change log with these events, which says whether an operation log stands `beside` it."""
+    header = encode_log_header(*(BESIDE_FRAME if beside else CHANGES_FRAME))
     return header + framed(len(header), CHANGES_FRAME[0], events)
 
 

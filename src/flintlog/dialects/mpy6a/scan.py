@@ -267,11 +267,18 @@ def lacks_commit(buffer: memoryview, at: int, before: int) -> bool:
 
 
 def _is_one_commit(buffer: memoryview, at: int, before: int) -> bool:
-    """Can everything from `at` on be one write? Its records are due at the same time."""
+    """Can everything from `at` on be one write that arrived in part? Its records are due at the same time.
+
+    Devices write whole sectors: where the record at `at` lacks more than the byte that commits it, nothing that
+    follows in its sector can be there.
+    """
     begin = record_behind(buffer, at, before)
     if begin < 0:
         return True
-    due = le64(buffer, begin)
+    due = int(le64(buffer, begin))
+    uncommitted = due % (1 << 8 * ((due.bit_length() - 1) // 8))
+    if le64(buffer, at) != uncommitted and begin // SECTOR_SIZE == at // SECTOR_SIZE:
+        return False
     return all(
         (records.replay_time == due).all() for records, _ in record_batches(buffer, begin, ordered=False)
     )

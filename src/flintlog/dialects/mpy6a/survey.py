@@ -320,6 +320,14 @@ def _read_note(found: Survey, until: StateID | None = None) -> None:
             expected="a log",
             found="none",
         )
+    if bytes(found.view(lay.CHANGES_FILE)[: lay.LOG_HEADER_SIZE]) == lay.encode_log_header(*lay.BESIDE_FRAME):
+        raise DamageError(
+            "the operation log is missing: the change log says that one stands beside it, with what is open",
+            code="log-missing",
+            file=lay.OPERATIONS_FILE,
+            expected="a log",
+            found="none",
+        )
     files: dict[str, File] = {}
     last = StateID(0, 0)
     if lay.SNAPSHOT_FILE in found.listing.known:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from flintlog.core.backup.picture import Picture
     from flintlog.core.follow import Follower
+    from flintlog.dialects.taskflux.state import State
 
 
 class Taskflux:
@@ -97,13 +98,18 @@ class Taskflux:
         return STATE_SCHEMA
 
     def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+        from flintlog.core.live import settled
         from flintlog.dialects.taskflux.survey import survey
         from flintlog.dialects.taskflux.tables import state_batches
 
-        lsn = _lsn(as_of)
-        found = survey(disk, _data(disk, path))
-        found.refuse_damage()
-        return state_batches(found.state(lsn))
+        lsn, data = _lsn(as_of), _data(disk, path)
+
+        def read() -> State:
+            found = survey(disk, data)
+            found.refuse_damage()
+            return found.state(lsn)
+
+        return state_batches(settled(disk, data, read))
 
     def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
         from flintlog.dialects.taskflux.spread import state_frame

@@ -29,11 +29,15 @@ from flintlog.dialects.taskflux.scan import COMMIT_BYTES_MAX, Marks, judge, scan
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
+# The context of a whole segment below the snapshot: a removal that was cut short may leave a gap behind it.
+_BELOW = (0, 1)
+
 
 def splits(disk: Disk, data: str, query: EntryQuery) -> list[Split]:
     """The segments that can hold entries of the query, told by their names; large ones in ranges."""
     found = files.list_files(disk, data).segments
     result: list[Split] = []
+    covered = files.claimed_index(disk, data)
     for at, segment in enumerate(found):
         last = found[at + 1].first - 1 if at + 1 < len(found) else None
         if query.first is not None and last is not None and last < query.first[0]:
@@ -43,7 +47,8 @@ def splits(disk: Disk, data: str, query: EntryQuery) -> list[Split]:
         if query.cut_bytes is not None and segment.size > query.cut_bytes:
             result += _cut(disk, data, segment, last, query)
         else:
-            result.append(Split(segment.name, 0, segment.size, segment.first, last))
+            below = last is not None and last <= covered
+            result.append(Split(segment.name, 0, segment.size, segment.first, last, _BELOW if below else ()))
     return result
 
 
@@ -55,7 +60,8 @@ def _cut(disk: Disk, data: str, segment: SegmentFile, last: int | None, query: E
     """
     newest = last is None
     marks = _marks(disk, data, segment, query.split_bytes)
-    if marks is None or (last is not None and marks.records != last + 1 - segment.first):
+    room = (lay.LSN_MAX if last is None else last) + 1 - segment.first
+    if marks is None or marks.records > room or (last is not None and marks.records != room):
         yield Split(segment.name, 0, segment.size, segment.first, last)
         return
     upto = marks.end - 2 * COMMIT_BYTES_MAX if newest else marks.end
@@ -155,7 +161,7 @@ def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
     finding = files.finding_in(segment, newest=_newest(split))
     if finding is not None and finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
         raise finding.error(data)
-    if split.last is not None and segment.last != split.last:
+    if split.last is not None and segment.last != split.last and split.context != _BELOW:
         raise Finding(
             Severity.CORRUPT,
             "segment-gap",
@@ -225,6 +231,8 @@ def _spans_of(name: str, view: memoryview, layout: Layout, where: ByteRange | No
 def _places(segment: Segment, query: EntryQuery, layout: Layout, where: ByteRange | None) -> list[int]:
     """The places of the records that a query asks for."""
     records = segment.records
+    if not len(records):
+        return []
     lsn = np.arange(segment.first, segment.first + len(records), dtype=np.int64)
     keep = tables.wanted(records, lsn, query)
     if where is not None:

@@ -210,6 +210,16 @@ def snapshot_index(view: memoryview, layout: Layout) -> int:
     return int.from_bytes(view[4 : 4 + layout.term_size], "big", signed=True)
 
 
+def claimed_index(disk: Disk, data: str) -> int:
+    """The same of a directory; reads no more than the header."""
+    path = posixpath.join(data, lay.SNAPSHOT_FILE)
+    found = disk.stat(path)
+    if found is None or not found.size:
+        return lay.LSN_NONE
+    layout = layout_at(disk, data)
+    return snapshot_index(memoryview(disk.read(path, layout.snapshot_header_size)), layout)
+
+
 def read_snapshot(view: memoryview, layout: Layout) -> Base:
     """The state in a snapshot file, every byte checked."""
     size = layout.snapshot_header_size
@@ -228,8 +238,8 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
     index = int.from_bytes(view[4 : 4 + width], "big", signed=True)
     term = int.from_bytes(view[4 + width : 4 + 2 * width], "big", signed=True)
     length = int.from_bytes(view[size - 4 : size], "big", signed=True)
-    if index < lay.LSN_NONE:
-        raise wrong("snapshot-index", "the last index is not one", 4, "-1 or more", str(index))
+    if not lay.LSN_NONE <= index < lay.LSN_MAX:
+        raise wrong("snapshot-index", "the last index is not one", 4, f"-1 to {lay.LSN_MAX - 1}", str(index))
     if term < lay.TERM_FIRST:
         raise wrong("snapshot-term", "the last term is not one", 4 + width, "1 or more", str(term))
     if length < 0:
@@ -349,6 +359,8 @@ def read_segment(
     """Read one segment; what is wrong with it is in the result. `copy` it where others than the newest may be cut."""
     with disk.open(posixpath.join(data, file.name)) as handle:
         view = handle.view(copy=newest or copy)
+    if file.first > lay.LSN_MAX:
+        return Segment(file, view, _no_records(), 0, _beyond(file.first))
     if newest and _never_written(view, layout.segment_header()):
         return Segment(file, view, _no_records(), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
     marker = bytes(view[:4])
@@ -362,7 +374,19 @@ def read_segment(
         )
         return Segment(file, view, _no_records(), 4, damage)
     records, stop = scan.scan_segment(view, layout)
+    room = lay.LSN_MAX + 1 - file.first
+    if len(records) > room:
+        return Segment(file, view, records[:room], int(records.offset[room]), _beyond(lay.LSN_MAX + 1))
     return Segment(file, view, records, stop.offset, scan.judge(view, layout, stop, newest=newest))
+
+
+def _beyond(lsn: int) -> scan.Damage:
+    return scan.Damage(
+        "segment-lsn",
+        "no record can have this LSN: the name of the segment is wrong",
+        f"{lay.LSN_MAX} or lower",
+        str(lsn),
+    )
 
 
 def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segment:

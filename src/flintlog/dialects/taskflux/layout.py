@@ -70,7 +70,7 @@ IGNORED_FILE = "tflux.log"  # stands in the note's tree and nowhere else
 SEGMENT_NAME = re.compile(r"(\d{19})\.log")
 LSN_NONE = -1
 TERM_FIRST = 1
-LSN_MAX = 2**63 - 1
+LSN_MAX = 2**63 - 2  # the one behind it, which a count ends with, has 63 bits too
 # Ids are UInt64 on disk; reaching the upper half takes 290,000 years at a million a second.
 ID_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
@@ -185,12 +185,9 @@ def segment_name(first_lsn: int) -> str:
 
 
 def parse_segment_name(name: str) -> int | None:
-    """The first LSN of a segment, or None when the name is not one of a segment."""
+    """The first LSN of a segment, or None when the name is not one of a segment. It may be above `LSN_MAX`."""
     match = SEGMENT_NAME.fullmatch(name)
-    if match is None or not name.isascii():
-        return None
-    first = int(match[1])
-    return first if first <= LSN_MAX else None
+    return int(match[1]) if match is not None and name.isascii() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,18 @@
 """`taskflux.settings.json` in the root: limits, threshold, data directory.
 
-Key names as the original writes them, in any case. Unknown keys are left to whom they belong; a known key with
-a value of the wrong type is refused. Explicit arguments win over the file.
+Key names as the original writes them, in any case. Unknown keys are left to whom they belong, and one that looks
+like a known one is warned of; a known key with a value of the wrong type is refused. Explicit arguments win over
+the file, and those that do not exist are refused.
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
+import logging
 import posixpath
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
@@ -15,7 +20,9 @@ from flintlog.dialects.taskflux.files import SETTINGS_SIZE_MAX
 from flintlog.dialects.taskflux.layout import SETTINGS_FILE
 from flintlog.dialects.taskflux.rules import Limits
 from flintlog.disk import Disk
-from flintlog.errors import SettingsError
+from flintlog.errors import SettingsError, UsageError
+
+_log = logging.getLogger("flintlog.taskflux")
 
 _NUMBERS = {
     "logfilesoftlimit": "soft",
@@ -23,6 +30,12 @@ _NUMBERS = {
     "snapshotcreationsegmentsthreshold": "threshold",
 }
 _DATA_DIRECTORY = "datadirectory"
+_KEYS = {
+    key.lower(): key
+    for key in ("LogFileSoftLimit", "LogFileHardLimit", "SnapshotCreationSegmentsThreshold", "DataDirectory")
+}
+_KEY_LETTERS_MAX = 64  # a longer one is no slip of the pen
+_ALIKE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,19 @@ class Arguments(TypedDict, total=False):
     hard_limit: int | None
     snapshot_threshold: int | None
     data_directory: str | None
+
+
+def refuse_unknown(store: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Raise for an argument that a store does not have: a setting that is spelled wrong must not be lost in silence."""
+    own = inspect.signature(store).parameters.values()
+    known = [one.name for one in own if one.kind is one.KEYWORD_ONLY] + list(Arguments.__annotations__)
+    for name in arguments:
+        if name not in Arguments.__annotations__:
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f"Did you mean {close[0]}? " if close else ""
+            raise UsageError(
+                f"there is no argument {name!r}", advice=f"{meant}Known: {', '.join(sorted(known))}"
+            )
 
 
 def load_settings(disk: Disk, root: str, **arguments: Unpack[Arguments]) -> Settings:
@@ -86,4 +112,8 @@ def _read(disk: Disk, path: str) -> dict[str, Any]:
             if not isinstance(value, str) or not value:
                 raise SettingsError(f"{key} must be a path, not {value!r}", file=path)
             values[_DATA_DIRECTORY] = value
+        elif len(key) <= _KEY_LETTERS_MAX and (close := difflib.get_close_matches(lower, _KEYS, 1, _ALIKE)):
+            _log.warning(
+                "%s: %r is not a setting and has no effect; is %s meant?", path, key, _KEYS[close[0]]
+            )
     return values

@@ -263,9 +263,13 @@ def _look_at_chain(result: Fit[S]) -> None:
 
 
 def _drop_islands(result: Fit[S]) -> None:
-    """Below the snapshot, segments before a gap are leftovers of an unfinished removal."""
+    """Below the snapshot, whole segments before a gap are leftovers of an unfinished removal."""
     files = [*result.covered, *(segment.file for segment in result.segments)]
-    counts = {segment.first: segment.last - segment.first + 1 for segment in result.segments}
+    counts = {
+        segment.first: segment.last - segment.first + 1
+        for segment in result.segments
+        if segment.damage is None and not segment.uninitialised
+    }
     keep_from = 0
     for at in range(1, len(files)):
         count = counts.get(files[at - 1].first)
@@ -342,7 +346,7 @@ def _report_emptied(result: Fit[S]) -> None:
 
     The original does it the other way round, so that its directories may lack one.
     """
-    if result.layout is not lay.DESIGNED or not result.listing.metadata_size:
+    if result.layout is not lay.DESIGNED or not (result.listing.metadata_size or result.has_snapshot):
         return
     files = result.listing.segments
     if not files:

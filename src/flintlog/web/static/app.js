@@ -1,6 +1,6 @@
 // The frame of the page: which directory, which view, and the address that says both.
 
-import { address, ask, el, failure, fill, link, Refusal } from "./dom.js";
+import { act, address, ask, el, failure, fill, link, Refusal } from "./dom.js";
 import * as bytes from "./bytes.js";
 import * as entries from "./entries.js";
 import * as follow from "./follow.js";
@@ -45,6 +45,7 @@ async function show() {
   const context = {
     name, params, directory, signal: mine.signal,
     ask: (view, given) => ask(address(name, view, given), mine.signal),
+    act: (view, given) => act(address(name, view, given), mine.signal),
     go: (given, where = tab) => {
       const next = link(name, where, given);
       if (next === location.hash) show();

@@ -55,10 +55,10 @@ export function address(directory, view, params = {}) {
   return `api/${encode(directory)}/${view}${words && "?" + words}`;
 }
 
-export async function ask(path, signal) {
+export async function ask(path, signal, options = {}) {
   let answer;
   try {
-    answer = await fetch(path, { signal });
+    answer = await fetch(path, { signal, ...options });
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
     throw new Refusal({ code: "gone", message: "the server does not answer", advice: "Is flintlog web still running?" });
@@ -67,6 +67,9 @@ export async function ask(path, signal) {
   if (!answer.ok) throw new Refusal(found.error);
   return found;
 }
+
+// What starts work or ends it: the server wants a header that no page of another site can send.
+export const act = (path, signal) => ask(path, signal, { method: "POST", headers: { "X-Flintlog": "1" } });
 
 // Links inside the page: they can be sent to somebody who has the same page open.
 export function link(directory, tab, params = {}) {

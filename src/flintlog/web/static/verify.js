@@ -9,11 +9,11 @@ export async function show(section, context) {
   const box = el("div", { "aria-live": "polite" });
   add(section, el("h1", { id: "title" }, "Verify"),
     el("p", { class: "quiet" }, "Reads every byte and checks everything that the dialect knows. A large log takes a while; the other views work meanwhile."), box);
-  await step(box, context, {});
+  await step(box, context);
 }
 
-async function step(box, context, given) {
-  const job = await context.ask("verify", given);
+async function step(box, context, deed) {
+  const job = await (deed ? context.act("verify", deed) : context.ask("verify"));
   if (context.signal.aborted) return;
   const press = (words) => step(box, context, words).catch((problem) => tell(box, context, problem));
   if (job.status === "running") {
@@ -22,7 +22,7 @@ async function step(box, context, given) {
     const bar = el("progress", { "aria-label": "verify", max: total || null });
     if (total) bar.value = Number(job.done_bytes);
     fill(box, el("p", { class: "working" }, bar, " ", `${size(job.done_bytes)}${total ? ` of ${size(total)}` : ""}, ${job.seconds.toFixed(1)} s`), stop);
-    setTimeout(() => context.signal.aborted || press({}), POLL_MILLISECONDS);
+    setTimeout(() => context.signal.aborted || press(), POLL_MILLISECONDS);
     return;
   }
   const run = el("button", { type: "button", class: "main", onclick: () => press({ run: 1 }) }, job.status === "idle" ? "Verify now" : "Verify again");

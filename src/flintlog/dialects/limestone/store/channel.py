@@ -109,6 +109,7 @@ class Session:
         self._append(entry.encode())
 
     def _append(self, data: bytes | bytearray) -> None:
+        DEFERRED.poll()
         self._channel.check(self)
         self._parts.append(data)
         self._size += len(data)
@@ -160,15 +161,18 @@ class Channel:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A session in the present epoch; it counts when the block ends, and never was when the block raises."""
-        idle = self._session is None
-        try:
-            yield self.begin()
-        except BaseException:
-            if idle and self._session is not None:  # also when the interrupt came as soon as it had begun
+        """A session in the present epoch; it counts when the block ends, and never was when the block raises.
+
+        Inside the block an interrupt waits for the next entry, or for a second one.
+        """
+        with DEFERRED.patiently():
+            session = self.begin()
+            try:
+                yield session
+            except BaseException:
                 self.abort()
-            raise
-        self.end()
+                raise
+            self.end()
 
     def begin(self) -> Session:
         """Open a session. It keeps its epoch from becoming durable until it ends."""

@@ -106,14 +106,14 @@ def compact(
         blob = max(found.catalog.max_blob or 0, _largest_blob(found))
         with guard():
             parted = _part_logs(found, staying, busy, epoch)
-            if not found.catalog.compacted:
-                _begin_compacted(found)
         covered = parted | (detached - {read.file.name for read in staying})
         [scratch] = write(
             lambda _: _scratch_path(found), lay.encode_begin(0), file_bytes=None, zero_versions=True
         )
         names = [lay.COMPACTED_FILE]
         with guard():
+            if not found.catalog.compacted:
+                _begin_compacted(found)
             _put_compacted(found, scratch)
             _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, epoch, blob))
     old = [name for name in found.base if name not in names]
@@ -202,9 +202,9 @@ def _scratch_path(found: Survey) -> str:
 
 def _begin_compacted(found: Survey) -> None:
     """An empty compacted file, and a catalog that names it."""
-    scratch = _scratch_path(found)
-    _write_synced(found.disk, scratch, [lay.encode_begin(0)])
-    _put_compacted(found, scratch)
+    empty = _path(found, PARTED_SCRATCH)
+    _write_synced(found.disk, empty, [lay.encode_begin(0)])
+    _put_compacted(found, empty)
     named = replace(found.catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
     publish_catalog(found.disk, found.path, named)
     found.disk.sync_directory(found.path)  # before there is a key in it that a later session removes

@@ -162,19 +162,14 @@ class Datastore:
             empty = Catalog(max_blob=0 if self.edition == "shipped" else None)
             healing.publish_catalog(self.disk, self.path, empty)
         self._epochs = EpochFile(self.disk, self.path, rolls=self.edition == "shipped")
-        self._epochs.open(healing.epoch_end(found), found.durable)
+        self._epochs.open(healing.epoch_end(found), found.durable, found.witness)
         self.disk.sync_directory(self.path)
-        durable = max(
-            found.durable, found.witness
-        )  # they differ where records are lost that no session needs
-        last = max(found.last_epoch, durable)
+        last = found.last_epoch
         if self.edition == "shipped":
             self._finish_as_shipped(found, last, old)
-        elif durable > found.durable:
-            self._epochs.record(durable)
         # A compaction may have taken in empty epochs that no log and no record shows.
         covered = found.catalog.max_epoch
-        self._recorded = last if self.edition == "shipped" else durable
+        self._recorded = last if self.edition == "shipped" else found.durable
         self._durable = max(self._recorded, covered)
         self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
         self._switched = max(last, covered) + 1

@@ -1,8 +1,8 @@
 """The epoch file: which epochs are durable. One record of nine bytes for each, synced before anybody is told.
 
-`data/durable` is its witness: the same records, each written when the epoch file has it for certain, and never
-synced. It costs no time, a crash may take it, and it never says more than was true. So where it says more than the
-epoch file does, that file has lost records.
+`data/durable` is its witness: the last record once more, written when the epoch file has it for certain, and never
+synced. It costs no time, a crash may take it, and it never says more than was true: nine bytes at the beginning of a
+file stand in one sector. So where it says more than the epoch file does, that file has lost records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.disk import Disk, File
 
 RECORDS_MAX = 100  # the shipped edition then begins a new file
-_WITNESS_BYTES_MAX = 1000 * lay.MARKER_SIZE
 
 
 class EpochFile:
@@ -27,17 +26,19 @@ class EpochFile:
         self._written = 0
         self._end = 0
         self._file: File | None = None
-        self._witness = Witness(disk, posixpath.join(directory, lay.WITNESS_FILE))
+        self._witness: File | None = None
 
-    def open(self, end: int, durable: int) -> None:
-        """Take over the file, cut behind its last whole record; what was read is made durable."""
+    def open(self, end: int, durable: int, witness: int) -> None:
+        """Take over the file, cut behind its last whole record; what was read is made durable. A witness that says more
+        is corrected: it was spoiled, or records are gone that no session needs."""
         file = self._file = self._disk.open(self._path, "create")
         if file.size() != end:
             keep_cut(self._disk, self._directory, file, end)
             file.truncate(end)
         file.sync()
         self._end = end
-        self._witness.begin(durable)
+        if witness > durable:
+            self._note(durable)
 
     @property
     def _path(self) -> str:
@@ -53,7 +54,15 @@ class EpochFile:
             self._file.pwrite(lay.encode_durable(epoch), self._end)
             self._file.sync()
             self._end += lay.MARKER_SIZE
-        self._witness.note(epoch)
+        self._note(epoch)
+
+    def _note(self, epoch: int) -> None:
+        """Let the witness say that an epoch is durable."""
+        if self._witness is None:
+            path = posixpath.join(self._directory, lay.WITNESS_FILE)
+            self._disk.make_passing_directory(posixpath.dirname(path))
+            self._witness = self._disk.open(path, "create")
+        self._witness.pwrite(lay.encode_durable(epoch), 0)
 
     def _begin(self, content: bytes) -> None:
         file = self._disk.create_scratch(posixpath.join(self._directory, lay.EPOCH_SCRATCH))
@@ -75,39 +84,9 @@ class EpochFile:
 
     def close(self) -> None:
         self._close_file()
-        self._witness.close()
+        if self._witness is not None:
+            self._witness.close()
 
     def _close_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-class Witness:
-    """`data/durable`. It only grows, so that one byte of a record without the others never makes a larger number."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
-        self._path = path
-        self._end = 0
-        self._file: File | None = None
-
-    def begin(self, epoch: int) -> None:
-        """Begin the file anew with an epoch that is durable."""
-        self.close()
-        self._disk.make_passing_directory(posixpath.dirname(self._path))
-        self._file, self._end = self._disk.create_scratch(self._path), 0
-        if epoch:
-            self.note(epoch)
-
-    def note(self, epoch: int) -> None:
-        """An epoch is durable."""
-        if self._end >= _WITNESS_BYTES_MAX:
-            self.begin(epoch)
-            return
-        assert self._file is not None
-        self._file.pwrite(lay.encode_durable(epoch), self._end)
-        self._end += lay.MARKER_SIZE
-
-    def close(self) -> None:
         if self._file is not None:
             self._file.close()

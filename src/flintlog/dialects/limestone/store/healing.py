@@ -17,10 +17,11 @@ from dataclasses import replace
 
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.base import compacted_epoch
 from flintlog.dialects.limestone.files import read_epochs
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.scan import Snippets
-from flintlog.dialects.limestone.survey import LogRead, Survey, compacted_epoch
+from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Disk, write_all
 from flintlog.disk.disk import COPY_BYTES_MAX
 

@@ -32,10 +32,11 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.base import compacted_epoch
 from flintlog.dialects.limestone.layout import Catalog, Edition, Manifest
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
-from flintlog.dialects.limestone.survey import LogRead, Survey, compacted_epoch, survey
+from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.dialects.limestone.upkeep import verify
 from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
 from flintlog.disk import Disk
@@ -205,8 +206,11 @@ def _plan_manifest(found: Survey, draft: Draft, assumed: Manifest | None) -> Non
     reason = (
         f"{broken.message}; the files are of the {found.edition} edition: becomes version {assumed.version}"
     )
-    if found.edition == "shipped":
-        draft.lost.append("the identity of the instance, which becomes a new one")
+    draft.lost.append(
+        "the identity of the instance, which becomes a new one"
+        if found.edition == "shipped"
+        else "the version in the manifest, which the files do not show"
+    )
     _replace(draft, found, "rewrite", lay.MANIFEST_FILE, reason, assumed.encode())
 
 
@@ -231,6 +235,8 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     wrong = next((item for item in found.findings if item.code in codes), None)
     if wrong is None:
         return
+    if wrong.severity is Severity.CORRUPT:
+        draft.lost.append("what the catalog said: it is told again by the files that are there")
     sets: dict[int, list[str]] = {}
     for file in sorted(filter(lay.CMPCT_NAME.fullmatch, found.listing.compacted)):
         epoch = compacted_epoch(found, file)
@@ -302,6 +308,8 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
     reason = f"{wrong[0].message}; every session that is whole counts, up to epoch {epoch}"
     if torn is not None:
         draft.lost.append(f"sessions of epoch {torn} and above, if they were acknowledged")
+    elif any(item.severity is Severity.CORRUPT for item in wrong):
+        draft.lost.append("which epochs were acknowledged: every whole session counts, also one that was not")
     for item in wrong:
         if item.file != lay.EPOCH_FILE:
             _aside(draft, item.file or "", item.message)
@@ -310,7 +318,7 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
 
 def _whole_epochs(found: Survey) -> tuple[int, int | None]:
     """The largest epoch up to which every session is whole, and the first one of which one is torn."""
-    epochs: list[int] = [found.durable, found.witness, found.catalog.max_epoch]
+    epochs: list[int] = [found.durable, found.catalog.max_epoch]
     torn: list[int] = []
     for read in found.logs:
         snippets = read.snippets[read.snippets.kind == lay.BEGIN]
@@ -319,7 +327,7 @@ def _whole_epochs(found: Survey) -> tuple[int, int | None]:
             torn.append(int(snippets.epoch[-1]))
     if not torn:
         return max(epochs), None
-    return max(found.durable, found.witness, min(torn) - 1), min(torn)
+    return max(found.durable, min(torn) - 1), min(torn)
 
 
 # Logs

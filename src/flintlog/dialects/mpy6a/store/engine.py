@@ -97,7 +97,7 @@ class Engine:
             self._files.take_over(found)
             self._files.remove(found.leftovers)
             if self._log is not None:
-                self._begin_log()
+                self._write_state()
         for name in marks.intersection(found.listing.scratch):  # behind the files that they explain
             self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
@@ -121,6 +121,7 @@ class Engine:
         assert found.log is not None
         if self._log is not None:
             self._log.open(found.log.end, len(found.log.events) - 1)
+            self._files.beside = True
         self._files.recover(found, found.behind)
         self._files.remove(found.leftovers)
         if self.strict:  # from here on the note's files stand alone
@@ -145,6 +146,7 @@ class Engine:
         self._files.make_durable()
         base, sessions = self.machine.base()
         self._log.begin(self.machine.last, base, sessions)
+        self._files.beside = True  # and not before: a change log that says so refuses to be read alone
 
     # Operations
 

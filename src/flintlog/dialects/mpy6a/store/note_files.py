@@ -47,6 +47,7 @@ class NoteFiles:
         self._announced: list[str] = []
         self.changes_end = 0
         self.written = False  # since the last snapshot
+        self.beside = False  # an operation log decides
 
     # Opening
 
@@ -64,7 +65,7 @@ class NoteFiles:
         snapshot = lay.encode_snapshot(behind.descriptors)
         if found.view(lay.SNAPSHOT_FILE) != snapshot:
             self._publish(lay.SNAPSHOT_FILE, snapshot)
-        changes = lay.encode_changes(behind.changes)
+        changes = lay.encode_changes(behind.changes, beside=True)
         if found.view(lay.CHANGES_FILE) != changes:
             self._publish(lay.CHANGES_FILE, changes)
         self._open_changes(len(changes), _FRAME)
@@ -100,7 +101,7 @@ class NoteFiles:
                 keep_cut(self._disk, self._directory, file, 0)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that no descriptor names. Durable: their names may be given out again."""
+        """Files that no descriptor names. Durable, so that what explains them may go."""
         for name in names:
             self._remove(name)
         self._sync_names()
@@ -161,7 +162,7 @@ class NoteFiles:
                 case Removed(name):
                     self._settle(records, events, created)
                     self._remove(name)
-                    # Its name may be given out again, and then the old records must not come back under it.
+                    # It must not come back when the log that deletes it is gone.
                     self._sync_names()
         self._settle(records, events, created)
 
@@ -239,7 +240,7 @@ class NoteFiles:
 
     def begin_changes(self) -> None:
         """An empty change log."""
-        header = lay.encode_changes([])
+        header = lay.encode_changes([], beside=self.beside)
         self._publish(lay.CHANGES_FILE, header)
         self._open_changes(len(header), _FRAME)
 

@@ -39,7 +39,7 @@ def _picture(now: Survey, path: str, as_of: Position | None) -> Picture:
         aside = behind.exhausted
         parts.append(Part(lay.EXHAUSTED_FILE, aside, tail=tuple(behind.set_aside), made=not aside))
     parts.append(Part(lay.SNAPSHOT_FILE, head=lay.encode_snapshot(behind.descriptors), made=True))
-    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(behind.changes), made=True))
+    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(behind.changes, beside=True), made=True))
     parts.append(Part(lay.OPERATIONS_FILE, _end(found)))
     return Picture(
         path, None, None, tuple(found.first or found.machine.last), tuple(found.machine.last), tuple(parts)

@@ -24,6 +24,7 @@ from flintlog.dialects.mpy6a.upkeep.salvage import Ints, Saved
 from flintlog.errors import DamageError
 
 _GAP_BYTES_MAX = 1 << 30
+_STRANGE = {"replay-bound", "file-long"}
 _DESCRIBING = ("snapshot-", "operation-", "event-", "log-", "changes-", "descriptors-", "note-ahead")
 
 
@@ -67,6 +68,7 @@ class Rebuild:
     gone: list[File] = field(default_factory=list)
     exhausted: Rebuilt | None = None
     doubtful: bool = False  # what describes the data files is damaged
+    strange: set[int | None] = field(default_factory=set)  # delays of which two files may have changed places
     described: dict[str, int] = field(default_factory=dict)  # how long the snapshot says that files are
     log_end: int | None = None  # where the damage in the change log begins
     last: StateID = lay.ZERO
@@ -95,6 +97,7 @@ def rebuild(found: Survey) -> Rebuild:
     made = Rebuild(found, lay.OPERATIONS_FILE in found.listing.known)
     damaged = [item for item in found.findings if item.severity is Severity.CORRUPT]
     made.doubtful = any(item.code.startswith(_DESCRIBING) for item in damaged)
+    made.strange = _strange(found.findings)
     if found.behind is None:
         made.machine = _described(found, made)
     else:
@@ -110,6 +113,16 @@ def rebuild(found: Survey) -> Rebuild:
     _settle_sessions(made)
     _rebuild_exhausted(made)
     return made
+
+
+def _strange(findings: list[Finding]) -> set[int | None]:
+    """Delays with a file that begins too early or is too long: two files may have changed places."""
+    codes: dict[int | None, set[str]] = {}
+    for item in findings:
+        codes.setdefault(lay.parse_name(item.file or ""), set()).add(item.code)
+    return {
+        delay for delay, found in codes.items() if found & _STRANGE or found >= {"file-short", "file-ahead"}
+    }
 
 
 # Descriptors
@@ -180,7 +193,7 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
 def _rebuild_chain(made: Rebuild, chain: list[File]) -> None:
     for file in sorted(chain, key=lambda one: one.id):
         there = file.name in made.found.listing.data or _tail(made.found, file)
-        if not there and (file.length or not file.written):
+        if not there and (file.length or not made.operations):
             made.gone.append(file)
             continue
         view, gap = _bytes(made, file)
@@ -198,6 +211,9 @@ def _bytes(made: Rebuild, file: File) -> tuple[memoryview, tuple[int, int] | Non
     found = made.found
     disk = found.view(file.name)
     tail = _tail(found, file)
+    if file.delay in made.strange:  # all that stands there, and all that the log has
+        more = b"" if disk[len(disk) - len(tail) :] == tail else tail
+        return memoryview(b"".join((disk, more))), (len(disk), len(disk)) if more else None
     if not tail or found.behind is None:
         if made.operations and not made.doubtful:
             return disk[: file.length], None  # what follows belongs to no operation
@@ -288,6 +304,8 @@ def _mend_chain(made: Rebuild, chain: list[Rebuilt]) -> None:
 def _settle_places(made: Rebuild, item: Rebuilt) -> None:
     """Read position, length and what is done with, as they are when holes are taken out or filled."""
     file, saved = item.file, item.saved
+    if file.delay in made.strange:  # what is done with there is not what was
+        file.offset, file.finished = 0, {}
     inside = [end for begin, end in saved.holes if begin <= file.offset < end]
     file.offset = offset = inside[0] if inside else saved.boundary(file.offset)
     if made.operations:
@@ -342,7 +360,9 @@ def _settle_sessions(made: Rebuild) -> None:
         if place is None:
             continue
         item = files.get(place.name)
-        if item is None:
+        if lay.parse_name(place.name) in made.strange:
+            session.place = None
+        elif item is None:
             known = any(file.name == place.name for file in made.gone)
             if not known:  # its file was read and deleted since
                 del made.machine.sessions[session.id]

@@ -109,7 +109,7 @@ def _carry_out(made: Rebuild, keeper: Keeper) -> None:
         for item in changed:
             keeper.replace(item.name, _content(made, item))
         keeper.replace(lay.SNAPSHOT_FILE, [lay.encode_snapshot(made.descriptors)])
-        keeper.replace(lay.CHANGES_FILE, [lay.encode_log_header(*lay.CHANGES_FRAME)])
+        keeper.replace(lay.CHANGES_FILE, [lay.encode_changes([], beside=False)])
         return
     for item in changed:
         if item.lacks and item is not made.exhausted:
@@ -156,6 +156,11 @@ def _say_logs(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> Non
             )
         if found.behind is None:
             draft.lost.append("the sessions that were open, and that others were done with out of turn")
+    if any(item.code == "note-ahead" for item in findings):
+        draft.lost.append(
+            f"operations behind {found.machine.last}: sessions that were begun or changed there, as far as no data file"
+            " has them"
+        )
     snapshot = wrong.get(lay.SNAPSHOT_FILE)
     if snapshot is not None and snapshot.code != "snapshot-duplicate" and not made.operations:
         draft.lost.append(
@@ -193,6 +198,8 @@ def _say_gone(made: Rebuild, name: str, unread: int, draft: Draft) -> None:
         draft.lost.append(f"{name}: what of it was not read, unless an operation that is lost deleted it")
     elif unread:
         draft.lost.append(f"{name}: {unread} bytes that were not read")
+    elif not made.operations and name not in made.described and name != made.found.created:
+        draft.lost.append(f"{name}: every session that waited in it; nothing says how many")
 
 
 def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:

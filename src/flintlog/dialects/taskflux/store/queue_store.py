@@ -15,7 +15,7 @@ from flintlog.core import threads
 from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import QueueSpec
-from flintlog.dialects.taskflux.settings import Arguments
+from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.engine import Engine
 from flintlog.dialects.taskflux.store.errors import QueueExistsError
@@ -51,6 +51,7 @@ class QueueStore:
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
+        refuse_unknown(QueueStore, arguments)
         disk = disk or Disk()
         opening = opening_of(
             disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments

@@ -19,7 +19,7 @@ from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.batch import Blob
 from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Metadata
-from flintlog.dialects.taskflux.settings import Arguments
+from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.disk import Disk, File
@@ -48,6 +48,7 @@ class ReplicaLog:
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
+        refuse_unknown(ReplicaLog, arguments)
         disk = disk or Disk()
         opening = opening_of(
             disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments

@@ -27,6 +27,7 @@ from flintlog.dialects.taskflux.files import Segment, SegmentFile, read_segment
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.rules import Limits
 from flintlog.disk import COPY_BYTES_MAX, Disk, File
+from flintlog.errors import RefusedError
 
 BLANK = lay.SEGMENT_HEADER_SIZE
 _SMALL_WRITE_BYTES = 1 << 16  # what a large write gains from not growing the file is lost to the zeros
@@ -124,6 +125,8 @@ class SegmentLog:
 
     def append(self, blobs: Sequence[Blob], *, committed: int) -> None:
         """Write records behind the last one; they are durable on return. Rolls by the rules."""
+        if self._tail.next + sum(blob.count for blob in blobs) > lay.LSN_MAX + 1:
+            raise RefusedError(f"the log is full: {lay.LSN_MAX} is the last LSN", file=self._data)
         if self._limits.rolls(self.tail_size, all_committed=committed >= self.last) and self._tail.starts:
             self._roll()
         full_at = self._limits.full_at(self._layout.edition)

@@ -21,7 +21,8 @@ from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile
+from flintlog.dialects.taskflux import rules
+from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile, finding_in
 from flintlog.dialects.taskflux.survey import LOG_EMPTIED, Survey, survey
 from flintlog.dialects.taskflux.upkeep.verify import judge_state
 from flintlog.disk import Disk
@@ -29,11 +30,12 @@ from flintlog.disk import Disk
 
 def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -> Plan:
     """What would make the directory open again."""
-    found = survey(disk, data)
+    found = survey(disk, data, read_all=True)
     _, more = judge_state(found)
     findings = (*found.findings, *more)
     draft = Draft()
     _plan_snapshot(found, draft)
+    _plan_covered(found, draft)
     _plan_log(found, findings, draft)
     _plan_metadata(found, draft)  # last: this file carries the lock
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
@@ -100,7 +102,9 @@ def _plan_snapshot(found: Survey, draft: Draft) -> None:
 
 def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> None:
     """Cut at the first damage in log order; everything behind it goes aside."""
-    names = {segment.file.name: at for at, segment in enumerate(found.segments)}
+    names = {
+        segment.file.name: at for at, segment in enumerate(found.segments) if at >= len(_needless(found))
+    }
     wrong = [item for item in findings if item.file in names and item.severity is not Severity.NOTE]
     if not wrong:
         for emptied in (item for item in findings if item.code == LOG_EMPTIED):
@@ -126,6 +130,21 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
         _lose(found.segments[at - 1].last + 1, found.segments[at:], draft)
     else:
         _give_up(found, at, first, draft)
+
+
+def _needless(found: Survey) -> list[Segment]:
+    """The segments up to the last damaged one that the snapshot covers whole: nothing in them is needed."""
+    covered = rules.superfluous([segment.first for segment in found.segments], found.base.index + 1)
+    damaged = [at for at in range(covered) if finding_in(found.segments[at], newest=False) is not None]
+    return found.segments[: damaged[-1] + 1] if damaged else []
+
+
+def _plan_covered(found: Survey, draft: Draft) -> None:
+    gone = _needless(found)
+    if gone:
+        reason = finding_in(gone[-1], newest=False)
+        assert reason is not None
+        _aside(gone, reason, draft)
 
 
 def _begin_log(found: Survey, reason: Finding, draft: Draft) -> int:
