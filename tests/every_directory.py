@@ -12,14 +12,15 @@ from tests.mpy6a import recorded as mpy6a
 NOT_RECOGNISED = {"taskflux/missing-files"}
 
 
-def every_directory(home: Path) -> dict[str, str]:
-    """The directories, good and damaged, by `dialect/case`."""
+def every_directory(home: Path, only: str = "") -> dict[str, str]:
+    """The directories, good and damaged, by `dialect/case`; of all dialects, or of one."""
     found: dict[str, Path] = {}
     for dialect in ("taskflux", "zmqraft"):
         for case in cases(dialect):
-            found[f"{dialect}/{case}"] = materialise(case, home / dialect, dialect=dialect)
-    for name in mpy6a.TOLD:
+            if only in ("", dialect):
+                found[f"{dialect}/{case}"] = materialise(case, home / dialect, dialect=dialect)
+    for name in mpy6a.TOLD if only in ("", "mpy6a") else ():
         found[f"mpy6a/{name}"] = mpy6a.lay_out(name, home / "mpy6a")
-    for case, variant in limestone.every():
+    for case, variant in limestone.every() if only in ("", "limestone") else ():
         found[f"limestone/{case}/{variant}"] = limestone.lay_out(case, variant, home / "limestone" / variant)
     return {name: str(path) for name, path in found.items() if name not in NOT_RECOGNISED}

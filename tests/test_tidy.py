@@ -32,7 +32,7 @@ HARMLESS = {
 }
 FORBIDDEN_MODULES = {"pathlib", "fcntl", "mmap", "tempfile", "glob", "subprocess", "fileinput", "genericpath"}
 # The lanes that need a real process and a real directory to kill it in.
-MAY_START_PROCESSES = {"testing/kill.py", "testing/__main__.py"}
+MAY_START_PROCESSES = {"testing/kill.py", "testing/life.py", "testing/__main__.py"}
 ROOMS = ("layout", "scan", "replay", "files", "store", "upkeep", "dialect")
 MAY_BE_FOLDERS = {"store", "upkeep"}
 

@@ -14,6 +14,8 @@ from flintlog.core.dialect import ByteField
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.plan import Plan, Step
+from flintlog.disk import Disk
+from flintlog.testing import MemoryKernel
 
 TORN = Finding(
     Severity.REPAIRABLE, "torn-tail", "the last record is torn", "log/8.log", 40, expected="20", found="7"
@@ -133,7 +135,15 @@ def make_plan(done, **changes):
         done.append(1)
         return "cut log/8.log at byte 40"
 
-    return Plan("repair", "taskflux", "queues", changes.pop("steps", steps), apply, **changes)
+    return Plan(
+        "repair",
+        "taskflux",
+        "queues",
+        changes.pop("steps", steps),
+        apply,
+        disk=Disk(MemoryKernel()),
+        **changes,
+    )
 
 
 def test_a_plan_is_printed_and_nothing_is_done():

@@ -7,6 +7,7 @@ import pytest
 from flintlog.core.finding import Finding, Severity, exit_status, gravest, verdict
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.plan import Plan, Step
+from flintlog.disk import Disk
 from flintlog.errors import DamageError, UnsupportedError
 
 NOTE = Finding(Severity.NOTE, "leftover", "a scratch file", "temp/x")
@@ -74,10 +75,10 @@ def test_an_inventory_in_json_has_the_fields_of_the_contract():
 
 
 def test_a_plan_without_steps_is_empty_and_shows_its_steps_in_order():
-    plan = Plan("repair", "taskflux", "queues", (), apply=lambda: "")
+    plan = Plan("repair", "taskflux", "queues", (), lambda: "", disk=Disk())
     assert plan.empty
     steps = (Step("cut", "log/0.log", "torn"), Step("remove", "temp/x", "leftover"))
-    full = Plan("repair", "taskflux", "queues", steps, apply=lambda: "", lost=("LSN 8",))
+    full = Plan("repair", "taskflux", "queues", steps, lambda: "", ("LSN 8",), disk=Disk())
     assert not full.empty
     assert [step["action"] for step in full.json()["steps"]] == ["cut", "remove"]
     assert full.json()["lost"] == ["LSN 8"]

@@ -14,7 +14,7 @@ from flintlog.testing import Fault, FaultyKernel, MemoryKernel, inject_everywher
 def test_a_store_that_keeps_its_promises_survives_every_fault_of_every_call(scenario):
     report = inject_everywhere(scenario, SUITE.oracle)
     assert report.explain(SUITE.target) == ""
-    assert report.faults > 2 * report.calls
+    assert report.faults > 1.5 * report.calls
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,12 @@ def faulty(call: int, kind: str) -> tuple[MemoryKernel, Disk]:
     return memory, Disk(FaultyKernel(memory, Fault(call, kind)))
 
 
+WRITE = 3  # opening a file is two calls: the second looks at what was opened
+
+
 @pytest.mark.parametrize(("kind", "code"), [("EIO", "disk"), ("ENOSPC", "disk-full")])
 def test_a_failed_write_writes_nothing(kind, code):
-    memory, disk = faulty(2, kind)
+    memory, disk = faulty(WRITE, kind)
     file = disk.open("/f", "create")
     with pytest.raises(DiskError) as raised:
         file.pwrite(b"abcd", 0)
@@ -49,7 +52,7 @@ def test_a_failed_write_writes_nothing(kind, code):
 
 
 def test_a_short_write_is_completed_by_a_second_call():
-    memory, disk = faulty(2, "short")
+    memory, disk = faulty(WRITE, "short")
     with disk.open("/f", "create") as file:
         file.pwrite(b"abcd", 0)
     assert dict(memory.visible().tree()) == {"/f": b"abcd"}
@@ -57,7 +60,7 @@ def test_a_short_write_is_completed_by_a_second_call():
 
 
 def test_a_disk_that_fills_up_in_a_write_keeps_the_first_half():
-    memory, disk = faulty(2, "full")
+    memory, disk = faulty(WRITE, "full")
     file = disk.open("/f", "create")
     with pytest.raises(DiskError) as raised:
         file.pwrite(b"abcd", 0)
@@ -66,7 +69,7 @@ def test_a_disk_that_fills_up_in_a_write_keeps_the_first_half():
 
 
 def test_an_interrupted_call_is_made_again():
-    memory, disk = faulty(2, "EINTR")
+    memory, disk = faulty(WRITE, "EINTR")
     with disk.open("/f", "create") as file:
         file.pwrite(b"abcd", 0)
     assert dict(memory.visible().tree()) == {"/f": b"abcd"}

@@ -28,6 +28,7 @@ _LIST_COLUMNS = (
     "copied_bytes",
     "held_bytes",
     "problem",
+    "source",
 )
 
 
@@ -70,9 +71,13 @@ def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, outp
         "copied_bytes": backup.copied_bytes,
         "held_bytes": backup.held_bytes,
         "applied": taken.applied,
+        "new": taken.new,
     }
 
     def words() -> Iterator[str]:
+        if not taken.new:
+            yield f"nothing new since {taken.name}"
+            return
         verb = "made" if taken.applied else "would make"
         copied = [item for item in backup.files if item.held_by is None]
         yield f"{verb} {backup.kind} backup {taken.path} ({backup.dialect})"
@@ -115,6 +120,7 @@ def _list(disk: Disk, place: str, output: Output) -> int:
                 "copied_bytes": backup.copied_bytes,
                 "held_bytes": backup.held_bytes,
                 "problem": None,
+                "source": backup.source,
             }
         )
     output.rows(_LIST_COLUMNS, [rows])

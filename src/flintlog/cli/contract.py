@@ -74,6 +74,14 @@ PLAN_FIELDS: Fields = (
     ("done", "one sentence that says what was done, or null"),
 )
 
+REPAIR_FIELDS: Fields = (
+    *PLAN_FIELDS,
+    ("rounds", "with --apply: the plans of later rounds that were carried out, each with its `done`"),
+    ("further", "with --apply: the plan of a round that was not, because it gives something up; or null"),
+    ("findings", "with --apply: what `verify` sees afterwards"),
+    ("verdict", "with --apply: its verdict"),
+)
+
 BACKUP_FIELDS: Fields = (
     ("backup", "its name in the place: `0001`"),
     ("place", "where the backups are"),
@@ -82,13 +90,16 @@ BACKUP_FIELDS: Fields = (
     ("version", "the version of the format, or null where a dialect has none"),
     ("created", "when, in UTC"),
     ("source", "the log directory"),
+    ("inside", "where the files stood in it: `data` in a root, or empty"),
+    ("identity", "the name that the log has for itself, or null"),
     ("kind", "`full`, or `incremental` where earlier backups hold some of the files"),
     ("first", "the first position that can be restored, or null"),
     ("last", "the last one, or null"),
     ("files", "a list of {`name`, `size`, `sha256`, `held_by`: the backup with the bytes, or null}"),
     ("copied_bytes", "bytes of the files that this backup holds"),
     ("held_bytes", "bytes of those that earlier ones hold"),
-    ("applied", "whether it was made; false with `--dry-run`"),
+    ("applied", "whether it was made; false with `--dry-run`, and where nothing is new"),
+    ("new", "whether the log holds anything that the newest backup does not; if not, this is that backup"),
 )
 
 BACKUP_LIST_FIELDS: Fields = (
@@ -102,6 +113,7 @@ BACKUP_LIST_FIELDS: Fields = (
     ("copied_bytes", "bytes of the files that this backup holds"),
     ("held_bytes", "bytes of those that earlier ones hold"),
     ("problem", "why its list cannot be read, and then all other fields are null; or null"),
+    ("source", "the log directory that it was made of"),
 )
 
 EXPORT_FIELDS: Fields = (

@@ -52,11 +52,11 @@ class Deed:
     def of(self, plan: Plan) -> Plan:
         """The same plan, carried out as this deed."""
 
-        def apply() -> str:
+        def act() -> str:
             with self():
-                return plan.apply()
+                return plan.act()
 
-        return replace(plan, apply=apply)
+        return replace(plan, act=act)
 
     def _taken_back(self) -> str:
         if self._kernel.final:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from flintlog.cli.rows import Row
 from flintlog.cli.terminal import HEALTH_STYLES, Column, Screen, Style, Table, cell, human_size, visible
@@ -20,6 +20,9 @@ from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position, position_json
 from flintlog.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from flintlog.core.rounds import Repaired
 
 _HEX_BYTES_PER_LINE = 16
 
@@ -44,6 +47,9 @@ class Output(Protocol):
 
     def plan(self, plan: Plan, *, apply: bool) -> None:
         """What would be done; with `apply` it is done, and said so."""
+
+    def repair(self, plan: Plan, carry_out: Callable[[], Repaired]) -> Inventory:
+        """A repair that is carried out: its rounds, and what verify says then, which is returned."""
 
 
 def choose_output(*, as_json: bool) -> Output:
@@ -101,6 +107,21 @@ class JsonOutput:
     def plan(self, plan: Plan, *, apply: bool) -> None:
         done = plan.apply() if apply else None
         self._object({**plan.json(), "applied": apply, "done": done})
+
+    def repair(self, plan: Plan, carry_out: Callable[[], Repaired]) -> Inventory:
+        found = carry_out()
+        self._object(
+            {
+                **plan.json(),
+                "applied": True,
+                "done": found.rounds[0][1],
+                "rounds": [{**each.json(), "done": done} for each, done in found.rounds[1:]],
+                "further": None if found.further is None else found.further.json(),
+                "findings": [item.json() for item in found.after.findings],
+                "verdict": found.after.verdict,
+            }
+        )
+        return found.after
 
     def _object(self, value: dict[str, Any]) -> None:
         self._stream.write(json.dumps(plain(value)) + "\n")
@@ -186,6 +207,27 @@ class TextOutput:
         if apply:
             self._stream.flush()  # the plan is read while it is carried out
             self._line(visible(f"done: {plan.apply()}"), Style.GREEN)
+
+    def repair(self, plan: Plan, carry_out: Callable[[], Repaired]) -> Inventory:
+        self.plan(plan, apply=False)
+        self._stream.flush()  # the plan is read while it is carried out
+        found = carry_out()
+        self._line(f"done: {found.rounds[0][1]}", Style.GREEN)
+        for number, (each, done) in enumerate(found.rounds[1:], 2):
+            self._line(f"round {number}, which loses nothing more:", Style.BOLD)
+            self.plan(each, apply=False)
+            self._line(f"done: {done}", Style.GREEN)
+        if found.further is not None:
+            self._further(found.further)
+        self._verdict("verdict", found.after)
+        return found.after
+
+    def _further(self, plan: Plan) -> None:
+        """What is left, and the way on."""
+        self._line("not all is repaired. Another round would be:", Style.BOLD)
+        self.plan(plan, apply=False)
+        if not plan.empty:
+            self._line(f"`flintlog repair {visible(plan.path)} --apply` goes on with it")
 
     def _title(self, inventory: Inventory) -> None:
         edition = f", {inventory.edition} edition" if inventory.edition else ""

@@ -17,7 +17,7 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "verify": ("One object, the same as of `inspect`", contract.INVENTORY_FIELDS),
     "dump": ("One object per entry", contract.ENTRY_FIELDS),
     "tail": ("One object per entry, as of `dump`", contract.ENTRY_FIELDS),
-    "repair": ("One object", contract.PLAN_FIELDS),
+    "repair": ("One object", contract.REPAIR_FIELDS),
     "snapshot": ("One object", contract.PLAN_FIELDS),
     "compact": ("One object", contract.PLAN_FIELDS),
     "migrate": ("One object", contract.PLAN_FIELDS),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import posixpath
 import sys
 from collections.abc import Iterator
 
@@ -13,11 +12,10 @@ from flintlog.cli.output import Output
 from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option
 from flintlog.cli.verb import LogDirectory, Verb, position
 from flintlog.core.dialect import GivenState
-from flintlog.core.finding import exit_status
 from flintlog.core.plan import Plan
 from flintlog.core.workers import Workers
 from flintlog.disk import Disk
-from flintlog.errors import EXIT_OK, EXIT_REFUSED, EXIT_REPAIRABLE, DiskError, RefusedError, UsageError
+from flintlog.errors import EXIT_OK, DiskError, UsageError
 
 _STANDARD_INPUT = "-"
 _CHUNK_BYTES = 8 << 20
@@ -28,14 +26,11 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: De
     tick.expected = UNKNOWN if plan.written_bytes is None else plan.written_bytes
     if deed is not None:
         plan = deed.of(plan)
-    if apply:
-        from flintlog.core.backup.listing import refuse_backup  # brings all of backups along
-
-        for place in (plan.path, posixpath.dirname(plan.path)):  # files may lie one floor down
-            refuse_backup(Disk(), place)
+    if apply and plan.refusal is None:
+        plan.check()  # before it is shown
     output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)
     if plan.refusal is not None:
-        raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
+        plan.check()
 
 
 def _deed(log: LogDirectory, tick: Meter, who: Workers | None) -> Deed:
@@ -75,13 +70,15 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
         raise UsageError("--force is for --undo", advice="A repair never needs it")
     log = LogDirectory.find(arguments)
     with progress("repair", arguments.progress) as tick:
-        plan = log.dialect.plan_repair(log.watched(tick).disk, log.path)
-        _carry_out(plan, output, tick, apply=arguments.apply)
-    if plan.empty:
-        return exit_status(plan.findings)
-    if arguments.apply:
-        return EXIT_OK
-    return EXIT_REFUSED if plan.lost else EXIT_REPAIRABLE
+        disk = log.watched(tick).disk
+        plan = log.dialect.plan_repair(disk, log.path)
+        if not arguments.apply or plan.empty:
+            _carry_out(plan, output, tick, apply=arguments.apply)
+            return plan.exit_status
+        from flintlog.core.rounds import repair
+
+        plan.check()
+        return output.repair(plan, lambda: repair(log.dialect, disk, log.path, plan)).exit_status
 
 
 def _undo(arguments: argparse.Namespace, output: Output) -> int:

@@ -1,4 +1,15 @@
-"""What verify saw, and the verdict that follows from it."""
+"""What verify saw, and the verdict that follows from it: one rule for every dialect and every verb.
+
+| verdict | exit status | when |
+|---|---|---|
+| clean | 0 | it opens, and there is nothing to report but notes |
+| repairable | 1 | it opens, or `repair` makes it open; nothing that was acknowledged is lost |
+| corrupt | 3 | something that was acknowledged is gone or cannot be read: a repair gives it up, or is refused |
+| unsupported | 4 | a version or value that this release does not know |
+
+`verify`, `inspect`, `backup verify` and the explorer say the verdict of what they found. `repair` has the exit status
+that `verify` has at that moment: of the directory as it is, and with `--apply` of what it has become.
+"""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from flintlog.core.plan import Step
 from flintlog.core.undo import (
     RECORD_FILE,
     Record,
+    age,
     digest,
     digests,
     give_back,
@@ -115,13 +116,11 @@ class Keeper:
             self._lock = None
 
     def _unused(self, directory: str) -> str:
-        """A second repair in the same second must not write over the originals of the first."""
-        number = 1
-        found = directory
-        while self._plain.stat(found) is not None:
-            number += 1
-            found = f"{directory}-{number}"
-        return found
+        """Repairs of one second are numbered: none writes over the originals of another, and their order is known."""
+        stamp = posixpath.basename(directory).partition("-")[0]
+        there = [age(name) for name in self._plain.list(posixpath.dirname(directory))]
+        numbers = [number for moment, number, _ in there if moment == stamp]
+        return f"{directory}-{max(numbers) + 1}" if numbers else directory
 
     def keep(self, name: str) -> None:
         """Copy a file aside, durable on return."""

@@ -6,11 +6,14 @@ sentence for the operator and a function that carries it out.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flintlog.core.finding import Finding
+from flintlog.core.finding import Finding, exit_status
+from flintlog.disk import Disk
+from flintlog.errors import EXIT_UNKNOWN, RefusedError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +33,47 @@ class Plan:
     """The steps of one verb on one directory.
 
     `lost` names, in words, the acknowledged data that applying the plan gives up; `refusal` says why there is no
-    plan. `apply` does all steps or leaves what was there, and returns one line that says what was done.
-    It writes `written_bytes` at most, where that is known.
+    plan. `act` does all steps through `disk`, or leaves what was there, and returns one line that says what was done.
+    It writes `written_bytes` at most, where that is known. `of_backup`: a backup is what it reads.
     """
 
     verb: str
     dialect: str
     path: str
     steps: tuple[Step, ...]
-    apply: Callable[[], str]
+    act: Callable[[], str]
     lost: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     refusal: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     written_bytes: int | None = None
+    of_backup: bool = False
+    disk: Disk = field(kw_only=True)
 
     @property
     def empty(self) -> bool:
         return not self.steps
+
+    @property
+    def exit_status(self) -> int:
+        """Of a repair that was only planned: the one that `verify` has for the same directory."""
+        return exit_status(self.findings)
+
+    def check(self) -> None:
+        """Raise where the plan must not be applied: it is refused, or the directory is a backup."""
+        if self.refusal is not None:
+            kind = UnsupportedError if self.exit_status == EXIT_UNKNOWN else RefusedError
+            raise kind(self.refusal, file=self.path, advice="Nothing was changed")
+        if not self.of_backup:
+            from flintlog.core.backup.listing import refuse_backup  # brings all of backups along
+
+            for place in (self.path, posixpath.dirname(self.path)):  # files may lie one floor down
+                refuse_backup(self.disk, place)
+
+    def apply(self) -> str:
+        """Carry the plan out, all of it or nothing; returns one line that says what was done."""
+        self.check()
+        return self.act()
 
     def json(self) -> dict[str, Any]:
         return {

@@ -15,7 +15,7 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from flintlog.core.kept import KEPT_DIRECTORY
@@ -34,12 +34,16 @@ Digests = dict[str, str]
 
 @dataclass(slots=True)
 class Record:
-    """What one repair wrote down. `after` and `originals` are known when it is done."""
+    """What one repair wrote down. `after` and `originals` are known when it is done.
+
+    `continues` names the round before it, when it is a later round of one repair.
+    """
 
     stage: Stage
     before: list[str]
     after: Digests = field(default_factory=dict)
     originals: Digests = field(default_factory=dict)
+    continues: str | None = None
 
     def encode(self) -> bytes:
         value = {
@@ -48,6 +52,7 @@ class Record:
             "before": self.before,
             "after": self.after,
             "originals": self.originals,
+            "continues": self.continues,
         }
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
@@ -60,10 +65,12 @@ def read_record(disk: Disk, folder: str) -> Record | None:
     try:
         value: Any = json.loads(disk.read(path, _RECORD_BYTES_MAX))
         known = value["version"] == 1 and value["stage"] in ("begun", "done", "undoing", "undone")
-        names = [*value["before"], *value["after"], *value["originals"]]
+        continues = value.get("continues")  # not in those of earlier releases
+        names = [*value["before"], *value["after"], *value["originals"], *([continues] if continues else [])]
         if not known or not all(_stays_inside(name) for name in names):
             raise ValueError
-        return Record(value["stage"], value["before"], dict(value["after"]), dict(value["originals"]))
+        after, originals = dict(value["after"]), dict(value["originals"])
+        return Record(value["stage"], value["before"], after, originals, continues)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamageError(
             "this is not the record of a repair",
@@ -155,66 +162,85 @@ def _put_back(disk: Disk, original: str, target: str, folder: str) -> None:
 def plan_undo(
     disk: Disk, root: str, dialect: str, name: str | None, *, force: bool, lock: str, lock_mode: Mode
 ) -> Plan:
-    """What taking the newest repair back would do, or the one of that name."""
-    chosen, record, refusal = _choose(disk, root, name)
-    folder = posixpath.join(root, KEPT_DIRECTORY, chosen)
+    """What taking the newest repair back would do, or the one of that name: all its rounds, the last one first."""
+    rounds, left, refusal = _choose(disk, root, name)
     if refusal is None and not force:
-        refusal = _refusal(disk, root, folder, record)
-    steps = [] if refusal is not None else list(_steps(disk, root, folder, chosen, record))
+        refusal = _refusal(disk, root, *rounds[0])
+    steps = [] if refusal is not None else [step for each in rounds for step in _steps(disk, root, *each)]
 
     def apply() -> str:
         with take_lock(disk, lock, lock_mode, root):
-            again = (
-                None if force else _refusal(disk, root, folder, record, passing=posixpath.relpath(lock, root))
-            )
-            if again is not None:
-                raise RefusedError(again, file=root, advice="Nothing was changed")
-            _write(disk, folder, record, "undoing")
-            give_back(disk, root, folder, record.before)
-            _write(disk, folder, record, "undone")
-            for kept in kept_files(disk, folder):
-                disk.unlink(posixpath.join(folder, kept))
-        return f"the files are as they were before the repair {chosen}"
+            for folder, record in rounds:
+                passing = posixpath.relpath(lock, root)
+                again = None if force else _refusal(disk, root, folder, record, passing=passing)
+                if again is not None:
+                    raise RefusedError(again, file=root, advice="Nothing was changed")
+                _take_back(disk, root, folder, record)
+        more = f"; of those before it {left} can be taken back too" if left else ""
+        return f"the files are as they were before the repair {posixpath.basename(rounds[-1][0])}{more}"
 
-    return Plan(
-        "undo",
-        dialect,
-        root,
-        tuple(steps),
-        apply,
-        refusal=refusal,
-        facts={"repair": chosen} if chosen else {},
-    )
+    facts: dict[str, Any] = {"repair": posixpath.basename(rounds[0][0])} if rounds else {}
+    if len(rounds) > 1:
+        facts["rounds"] = len(rounds)
+    once = tuple(dict.fromkeys(steps))  # what came with one round is there in the next
+    return Plan("undo", dialect, root, once, apply, refusal=refusal, facts=facts, disk=disk)
 
 
-def _write(disk: Disk, folder: str, record: Record, stage: Stage) -> None:
-    content = Record(stage, record.before, record.after, record.originals).encode()
-    disk.publish(posixpath.join(folder, RECORD_FILE), [content], scratch=posixpath.join(folder, UNDO_SCRATCH))
+def _take_back(disk: Disk, root: str, folder: str, record: Record) -> None:
+    _write(disk, folder, replace(record, stage="undoing"))
+    give_back(disk, root, folder, record.before)
+    _write(disk, folder, replace(record, stage="undone"))
+    for kept in kept_files(disk, folder):
+        disk.unlink(posixpath.join(folder, kept))
 
 
-def _choose(disk: Disk, root: str, name: str | None) -> tuple[str, Record, str | None]:
+def continue_repair(disk: Disk, folder: str, before: str) -> None:
+    """Write down that the repair in `folder` is a later round of the one whose originals are in `before`."""
+    record = read_record(disk, folder)
+    if record is not None:
+        _write(disk, folder, replace(record, continues=before))
+
+
+def _write(disk: Disk, folder: str, record: Record) -> None:
+    target = posixpath.join(folder, RECORD_FILE)
+    disk.publish(target, [record.encode()], scratch=posixpath.join(folder, UNDO_SCRATCH))
+
+
+Rounds = list[tuple[str, Record]]
+
+
+def _choose(disk: Disk, root: str, name: str | None) -> tuple[Rounds, int, str | None]:
+    """The rounds of a repair, how many repairs stand before it, and why it cannot be taken back."""
     kept = posixpath.join(root, KEPT_DIRECTORY)
     for place in (kept, *(posixpath.join(kept, each) for each in disk.list(kept))):
         refuse_link(disk, place)
     found = {each: read_record(disk, posixpath.join(kept, each)) for each in disk.list(kept)}
     records = {each: record for each, record in found.items() if record is not None}
-    standing = sorted((each for each, record in records.items() if record.stage != "undone"), key=_age)
-    nothing = Record("undone", [])
+    standing = sorted((each for each, record in records.items() if record.stage != "undone"), key=age)
     if name is not None and name not in records:
         known = ", ".join(sorted(records)) or "none"
         raise UsageError(f"there is no repair {name!r} here", file=root, advice=f"Known: {known}")
     if name is None and not standing:
-        return "", nothing, "there is no repair to take back"
+        return [], 0, "there is no repair to take back"
     chosen = name or standing[-1]
     if chosen not in standing:
-        return chosen, nothing, f"the repair {chosen} was taken back already"
-    if chosen != standing[-1]:
-        return chosen, nothing, f"a later repair stands on it; take {standing[-1]} back first"
-    return chosen, records[chosen], None
+        return [], 0, f"the repair {chosen} was taken back already"
+    if chosen not in (newest := _rounds(records, standing)):
+        return [], 0, f"a later repair stands on it; take {standing[-1]} back first"
+    left = sum(records[each].continues not in standing for each in standing if each not in newest)
+    return [(posixpath.join(kept, each), records[each]) for each in newest], left, None
 
 
-def _age(name: str) -> tuple[str, int, str]:
-    """Repairs of one second are numbered."""
+def _rounds(records: dict[str, Record], standing: list[str]) -> list[str]:
+    """The rounds of the newest repair that stand, the last one first."""
+    found = [standing[-1]]
+    while (before := records[found[-1]].continues) in standing and before not in found:
+        found.append(str(before))
+    return found
+
+
+def age(name: str) -> tuple[str, int, str]:
+    """What orders repairs by their names; those of one second are numbered."""
     stamp, _, reason = name.partition("-")
     number = reason.rpartition("-")[2]
     return stamp, int(number) if number.isdecimal() else 1, reason
@@ -244,8 +270,9 @@ def _refusal(disk: Disk, root: str, folder: str, record: Record, passing: str = 
     )
 
 
-def _steps(disk: Disk, root: str, folder: str, chosen: str, record: Record) -> Iterator[Step]:
+def _steps(disk: Disk, root: str, folder: str, record: Record) -> Iterator[Step]:
     known = set(record.before)
+    chosen = posixpath.basename(folder)
     for name in kept_files(disk, folder):
         if name in known:
             yield Step("put back", name, f"as it was before the repair {chosen}")

@@ -5,6 +5,7 @@ See `docs/testing.md`.
 """
 
 from flintlog.testing.crash import Image, Pick, image, images
+from flintlog.testing.damage import DamageReport, explore_damage, spoil_again
 from flintlog.testing.device import Device, State
 from flintlog.testing.explore import (
     Proof,
@@ -29,6 +30,7 @@ from flintlog.testing.schedule import HangError, Scheduler
 from flintlog.testing.sites import sync_lines
 
 __all__ = [
+    "DamageReport",
     "Device",
     "Fault",
     "FaultReport",
@@ -54,6 +56,7 @@ __all__ = [
     "Suite",
     "Violation",
     "explore",
+    "explore_damage",
     "explore_races",
     "explore_suite",
     "image",
@@ -69,6 +72,7 @@ __all__ = [
     "race_again",
     "record",
     "reproduce",
+    "spoil_again",
     "sync_lines",
     "sync_sites",
     "write_to",

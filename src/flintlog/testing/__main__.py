@@ -1,4 +1,4 @@
-"""`python -m flintlog.testing`: explore a suite, race the calls of a store, let it live, or reproduce a failure."""
+"""`python -m flintlog.testing`: explore a suite, race, spoil, live, or reproduce one line of a failure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import count
 
 from flintlog.errors import EXIT_OK, EXIT_REFUSED, FlintlogError, UsageError
 from flintlog.testing import stores
+from flintlog.testing.damage import DamageReport, explore_damage, spoil_again
 from flintlog.testing.explore import explore_suite, merged, prove_syncs
 from flintlog.testing.faults import inject_everywhere
 from flintlog.testing.life import LifeReport, live, subjects_at
@@ -47,6 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     raced.add_argument("--seeds", type=int, default=3, metavar="N", help="how often each (3)")
     raced.add_argument("--line", help="race one line of a failure again, such as queues:add+close:seed=17")
     raced.set_defaults(act=_races)
+    spoiled = verbs.add_parser("damage", help="spoil directories, and ask every verb what it makes of them")
+    _subject_options(spoiled)
+    spoiled.add_argument(
+        "--seeds", type=int, default=100, metavar="N", help="directories of each subject (100)"
+    )
+    spoiled.add_argument("--line", help="spoil the directory of one line of a failure again")
+    spoiled.set_defaults(act=_damage)
     lived = verbs.add_parser("life", help="let stores live: threads, signals, forks, closing, kills")
     _subject_options(lived)
     lived.add_argument("--seconds", type=float, default=60.0, metavar="S", help="for how long in all (60)")
@@ -87,6 +95,14 @@ def _races(options: argparse.Namespace) -> bool:
     return _told([(each, explore_races(each, seeds=range(options.seeds))) for each in _subjects(options)])
 
 
+def _damage(options: argparse.Namespace) -> bool:
+    if options.line is not None:
+        wrong = spoil_again(_subjects(options), options.line)
+        print("\n".join(wrong) or "nothing is wrong")
+        return not wrong
+    return _told([(each, explore_damage(each, seeds=range(options.seeds))) for each in _subjects(options)])
+
+
 def _lives(options: argparse.Namespace) -> bool:
     subjects = _subjects(options)
     reports = []
@@ -98,7 +114,7 @@ def _lives(options: argparse.Namespace) -> bool:
     return _told(reports)
 
 
-def _told(reports: Sequence[tuple[Subject, LifeReport | RaceReport]]) -> bool:
+def _told(reports: Sequence[tuple[Subject, DamageReport | LifeReport | RaceReport]]) -> bool:
     for subject, report in reports:
         print(f"{subject.name}: {report}")
         print("\n".join(report.violations), end="\n" if report.violations else "")

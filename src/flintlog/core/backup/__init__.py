@@ -10,7 +10,7 @@ Backups and restored directories are written to `<target>.new`, read back, and g
 whole or not at all.
 """
 
-from flintlog.core.backup.copying import Known, fill, known_files, new_place
+from flintlog.core.backup.copying import Known, fill, known_files
 from flintlog.core.backup.listing import BACKUP_FILE, Backup, Copied, read_list, write_list
 from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
 from flintlog.core.backup.place import Taken, backups_in, check_place, take_backup
@@ -40,7 +40,6 @@ __all__ = [
     "choose",
     "fill",
     "known_files",
-    "new_place",
     "plan_restore",
     "read_list",
     "restore_backup",

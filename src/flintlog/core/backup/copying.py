@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,7 +13,6 @@ from flintlog.core.backup.listing import Backup, Copied
 from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.core.dialect import Progress, no_progress
 from flintlog.disk import Buffer, Disk, File, write_all
-from flintlog.errors import FlintlogError, RefusedError
 
 Identity = tuple[int, int]
 _HANDLES_MAX = 200  # systems exist that allow 256 to a process
@@ -36,39 +35,6 @@ def known_files(backups: Iterable[tuple[str, Backup]]) -> Known:
                 known.holders[item.content] = (posixpath.basename(place), place)
                 known.sizes.add((item.name, item.size))
     return known
-
-
-@contextmanager
-def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iterator[str]:
-    """A new directory to fill; it gets its name, durable, when the block ends well, and goes when it does not.
-
-    `scratch_is_ours` says that what an interrupted run left there may be removed.
-    """
-    refuse_taken(disk, target)
-    building = f"{target}.new"
-    if disk.stat(building) is not None:
-        if not scratch_is_ours:
-            raise RefusedError(
-                "what was not finished lies here", file=building, advice="Remove it, then try again"
-            )
-        disk.remove_directory(building)
-    try:
-        disk.make_directory(building)
-        yield building
-        disk.sync_directory(building)
-        disk.rename(building, target)
-    except BaseException:
-        with suppress(FlintlogError):
-            disk.remove_directory(building)
-        raise
-    disk.sync_directory(posixpath.dirname(target))
-
-
-def refuse_taken(disk: Disk, target: str) -> None:
-    """Only an empty place, or a new one, is written to."""
-    stat = disk.stat(target)
-    if stat is not None and (not stat.is_directory or disk.list(target)):
-        raise RefusedError("this place is taken", file=target, advice="Name an empty or a new directory")
 
 
 def identities(disk: Disk, path: str) -> dict[str, Identity]:

@@ -36,7 +36,11 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup holds: the files, and the positions that can be restored from them."""
+    """What a backup holds: the files, and the positions that can be restored from them.
+
+    `inside` is where the files stood below `source`: a root holds them in a directory, and is restored as a root.
+    `identity` names the log, where its dialect gives it a name that stays.
+    """
 
     dialect: str
     edition: str | None
@@ -46,6 +50,8 @@ class Backup:
     first: Position | None
     last: Position | None
     files: tuple[Copied, ...]
+    inside: str = ""
+    identity: str | None = None
 
     @property
     def kind(self) -> str:
@@ -72,6 +78,8 @@ class Backup:
             "version": self.version,
             "created": self.created,
             "source": self.source,
+            "inside": self.inside,
+            "identity": self.identity,
             "kind": self.kind,
             "first": position_json(self.first),
             "last": position_json(self.last),
@@ -119,6 +127,8 @@ def read_list(disk: Disk, path: str) -> Backup:
             _position(content["first"]),
             _position(content["last"]),
             files,
+            _folder(content.get("inside", "")),
+            None if content.get("identity") is None else _text(content["identity"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamageError(
@@ -140,6 +150,14 @@ def _copied(item: dict[str, Any], dialect: str) -> Copied:
     if _number(copied.size) < 0 or not _SHA256.fullmatch(_text(copied.sha256)):
         raise ValueError(f"size or checksum of {copied.name}")
     return copied
+
+
+def _folder(value: object) -> str:
+    """A name below a directory, or none; lists of earlier releases have none."""
+    name = _text(value)
+    if name in (".", "..") or "/" in name or "\0" in name:
+        raise ValueError(f"{name!r} is not the name of a directory")
+    return name
 
 
 def _position(value: object) -> Position | None:

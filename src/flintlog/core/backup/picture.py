@@ -45,7 +45,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A log at one moment. `first` to `last` are the positions that can be restored from it."""
+    """A log at one moment. `first` to `last` are the positions that can be restored from it.
+
+    `identity` is a name of the log that stays while it grows and is compacted, where there is one.
+    """
 
     path: str  # what the names of the parts count from
     edition: str | None
@@ -53,6 +56,7 @@ class Picture:
     first: Position | None
     last: Position | None
     parts: tuple[Part, ...]
+    identity: str | None = None
 
 
 def check_position(position: int, first: int, last: int, *, word: str, path: str) -> int:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from flintlog.core.backup.copying import Pinned, fill, known_files, new_place
+from flintlog.core.backup.copying import Known, Pinned, fill, known_files
+from flintlog.core.backup.lineage import refuse_stranger
 from flintlog.core.backup.listing import Backup, Copied, read_list, refuse_backup, timestamp, write_list
 from flintlog.core.backup.picture import ChangedError, Picture
 from flintlog.core.backup.restoring import prove
 from flintlog.core.dialect import Dialect, Progress, detect, no_progress
+from flintlog.core.new_place import missing, new_place, remove_empty
 from flintlog.disk import Disk, assembled, take_lock
 from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
@@ -25,12 +27,13 @@ _NUMBER = re.compile(r"[0-9]{4,9}")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A backup that was made, or would be."""
+    """A backup that was made, or would be; not `new` where the newest one holds the same already."""
 
     name: str
     path: str
     backup: Backup
     applied: bool
+    new: bool = True
 
 
 def backups_in(disk: Disk, place: str) -> list[tuple[str, Backup | FlintlogError]]:
@@ -76,7 +79,7 @@ def take_backup(
         there = backups_in(disk, place)
         earlier = _earlier(log, path, place, there, full=full)
         name = f"{max((int(name) for name, _ in there), default=0) + 1:04d}"
-        return _until_it_fits(disk, log, path, posixpath.join(place, name), earlier, dry_run, progress)
+        return _until_it_fits(disk, log, path, posixpath.join(place, name), earlier, full, dry_run, progress)
 
 
 @contextmanager
@@ -85,15 +88,14 @@ def _place(disk: Disk, place: str, *, dry_run: bool) -> Iterator[None]:
     if dry_run:
         yield
         return
-    is_new = disk.stat(place) is None
+    made = missing(disk, place)
     disk.make_directory(place)
     lock = take_lock(disk, place, "read", place)
     try:
         yield
     except BaseException:
-        if is_new and not disk.list(place):
-            with suppress(FlintlogError):
-                disk.remove_directory(place)
+        with suppress(FlintlogError):
+            remove_empty(disk, made)
         raise
     finally:
         lock.close()
@@ -117,7 +119,7 @@ def _earlier(
         elif not full:
             backup.advice = _ANEW
             raise backup
-    return [] if full else good
+    return good
 
 
 def _until_it_fits(
@@ -126,6 +128,7 @@ def _until_it_fits(
     path: str,
     target: str,
     earlier: list[tuple[str, Backup]],
+    full: bool,
     dry_run: bool,
     progress: Progress,
 ) -> Taken:
@@ -135,7 +138,7 @@ def _until_it_fits(
         try:
             with Pinned(disk, path, lambda name: _is_wanted(log, name)) as pinned:
                 names = tuple(pinned.identities.items())
-                return _take(disk, log, path, target, earlier, dry_run, pinned, progress)
+                return _take(disk, log, path, target, earlier, full, dry_run, pinned, progress)
         except ChangedError:
             pass
         except DamageError as error:
@@ -166,24 +169,29 @@ def _take(
     path: str,
     target: str,
     earlier: list[tuple[str, Backup]],
+    full: bool,
     dry_run: bool,
     pinned: Pinned,
     progress: Progress,
 ) -> Taken:
     picture = log.picture(disk, path)
     for at, backup in earlier:
-        if backup.edition != picture.edition:
+        if backup.edition != picture.edition and not full:
             raise RefusedError(
                 f"the backup is of the {backup.edition} edition, and the log of the {picture.edition} one",
                 file=at,
                 advice=_ANEW,
             )
-    known = known_files(earlier)
+    refuse_stranger(disk, log, path, picture, earlier, full=full)
+    known = known_files([] if full else earlier)
     pinned.check(picture)
     name = posixpath.basename(target)
+    if not full and earlier and _holds(disk, picture, earlier[-1][1], known, pinned):
+        at, newest = earlier[-1]
+        return Taken(posixpath.basename(at), at, newest, False, new=False)
     if dry_run:
         files = fill(disk, picture, None, known=known, pinned=pinned, progress=progress)
-        return Taken(name, target, _listed(log, path, picture, files), False)
+        return Taken(name, target, _listed(log, path, picture, picture, files), False)
     with new_place(disk, target, scratch_is_ours=True) as building:
         files = fill(disk, picture, building, known=known, pinned=pinned, progress=progress)
         places = {item.name: building for item in files}
@@ -194,12 +202,24 @@ def _take(
         proof = prove(view, log, building)
         if picture.last is not None and (proof.last is None or proof.last < picture.last):
             raise ChangedError("the copy does not reach as far as the log did", file=path)
-        backup = _listed(log, path, proof, files)
+        backup = _listed(log, path, picture, proof, files)
         write_list(disk, building, backup)
     return Taken(name, target, backup, True)
 
 
-def _listed(log: Dialect, path: str, picture: Picture, files: tuple[Copied, ...]) -> Backup:
+def _holds(disk: Disk, picture: Picture, newest: Backup, known: Known, pinned: Pinned) -> bool:
+    """Does a backup hold just these files? Sizes tell most of the time; where they do not, the content."""
+    if {(item.name, item.size) for item in newest.files} != {
+        (part.name, part.length) for part in picture.parts
+    }:
+        return False
+    files = fill(disk, picture, None, known=known, pinned=pinned)
+    same = {item.content for item in files} == {item.content for item in newest.files}
+    return same and all(item.held_by is not None for item in files)
+
+
+def _listed(log: Dialect, path: str, source: Picture, picture: Picture, files: tuple[Copied, ...]) -> Backup:
+    """The list of a backup: `source` is the picture of the log, `picture` that of the copy."""
     return Backup(
         log.name,
         picture.edition,
@@ -209,4 +229,6 @@ def _listed(log: Dialect, path: str, picture: Picture, files: tuple[Copied, ...]
         picture.first,
         picture.last,
         files,
+        "" if source.path == path else posixpath.relpath(source.path, path),
+        source.identity,
     )

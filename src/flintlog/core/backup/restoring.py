@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flintlog.core.backup.copying import digest, fill, new_place, refuse_taken
+from flintlog.core.backup.copying import digest, fill
 from flintlog.core.backup.listing import Backup, Copied, read_list
 from flintlog.core.backup.picture import Picture
 from flintlog.core.dialect import Dialect, Progress, dialect, no_progress
 from flintlog.core.finding import Severity, gravest
+from flintlog.core.new_place import new_place, refuse_taken
 from flintlog.core.plan import Plan, Step
 from flintlog.core.position import Position, position_json, position_text
 from flintlog.disk import Disk, assembled
@@ -177,7 +178,9 @@ def plan_restore(
 
     def apply() -> str:
         with new_place(disk, target) as building:
-            fill(view, picture, building, to=disk, progress=progress)
+            files = posixpath.join(building, checked.backup.inside)
+            fill(view, picture, files, to=disk, progress=progress)
+            disk.sync_directory(files)
             written = prove(disk, checked.log, building)
             if written.last != picture.last:
                 raise DamageError(
@@ -190,7 +193,12 @@ def plan_restore(
         return f"{target} holds positions up to {position_text(picture.last)}"
 
     steps = tuple(
-        Step("write", part.name, _reason(checked, part.name, part.length, sizes)) for part in picture.parts
+        Step(
+            "write",
+            posixpath.join(checked.backup.inside, part.name),
+            _reason(checked, part.name, part.length, sizes),
+        )
+        for part in picture.parts
     )
     facts = {
         "backup": posixpath.basename(path),
@@ -199,7 +207,7 @@ def plan_restore(
         "last": position_json(picture.last),
         "written_bytes": sum(part.length for part in picture.parts),
     }
-    return Plan("restore", checked.backup.dialect, path, steps, apply, facts=facts)
+    return Plan("restore", checked.backup.dialect, path, steps, apply, facts=facts, of_backup=True, disk=disk)
 
 
 def _reason(checked: Checked, name: str, size: int, sizes: dict[str, int]) -> str:

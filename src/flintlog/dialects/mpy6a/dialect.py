@@ -142,7 +142,7 @@ class Mpy6a:
         def apply() -> str:
             raise RefusedError(why, file=path)
 
-        return Plan("migrate", self.name, path, (), apply, refusal=why)
+        return Plan("migrate", self.name, path, (), apply, refusal=why, disk=disk)
 
     def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
         from flintlog.dialects.mpy6a.upkeep import picture

@@ -98,14 +98,16 @@ def _ranges(
 ) -> Iterator[Split]:
     """One range, or for a large file several that begin with a record.
 
-    Each knows when the record before it is due, and how many of its first bytes are of sessions that ended.
+    Each knows when the record before it is due, how many of its first bytes are of sessions that ended, and behind how
+    many opening writes the bytes again, from the operation log.
     """
+    again = end if found.behind is None else found.behind.synced.get(name, end)
     marks = [(0, 0)]
     if query.cut_bytes is not None and end > query.cut_bytes:
         marks += _marks(found, name, end, written, query.cut_bytes)
     for (begin, before), (following, _) in zip(marks, [*marks[1:], (end, 0)], strict=True):
         if begin < following:
-            context = (before, max(min(dead, following) - begin, 0))
+            context = (before, max(min(dead, following) - begin, 0), max(min(again, following) - begin, 0))
             yield Split(name, begin, following, 0, None if written and following == end else 0, context)
 
 
@@ -236,6 +238,8 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
         if stop.offset < split.context[1]:  # nobody waits for what stands here, so nobody has looked after it
             at = split.context[1]
             continue
+        if split.context[2] <= stop.offset < split.end - split.start:
+            return
         finding = _finding(damage, split.file, split.start + stop.offset)
         if query.on_damage != "report":
             raise finding.error(path)

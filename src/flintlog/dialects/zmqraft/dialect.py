@@ -134,7 +134,7 @@ class Zmqraft:
         def apply() -> str:
             raise RefusedError(why, file=path)
 
-        return Plan("migrate", self.name, _peer(disk, path), (), apply, refusal=why)
+        return Plan("migrate", self.name, _peer(disk, path), (), apply, refusal=why, disk=disk)
 
     def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
         from flintlog.dialects.zmqraft.upkeep import picture

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flintlog.core import backup as core
 from flintlog.core.backup import Backup, Checked, Part, Picture
-from flintlog.core.backup.copying import fill, known_files, new_place
+from flintlog.core.backup.copying import fill, known_files
 from flintlog.core.backup.listing import timestamp, write_list
 from flintlog.core.backup.restoring import read_of_kind, restore_backup
+from flintlog.core.new_place import new_place
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.store.datastore import Datastore

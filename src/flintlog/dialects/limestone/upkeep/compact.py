@@ -41,5 +41,12 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     if due:
         facts["read_bytes"] = sum(size for _, size in gone)
     return Plan(
-        "compact", "limestone", path, tuple(steps), apply, facts=facts, written_bytes=facts.get("read_bytes")
+        "compact",
+        "limestone",
+        path,
+        tuple(steps),
+        apply,
+        facts=facts,
+        written_bytes=facts.get("read_bytes"),
+        disk=disk,
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from flintlog.core.new_place import new_place
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import tables
@@ -60,18 +61,12 @@ def plan_convert(
     ]
 
     def apply() -> str:
-        building = f"{target}.new"
-        if disk.stat(building) is not None:
-            raise RefusedError(
-                "an unfinished conversion lies here", file=building, advice="Remove it, then try again"
-            )
-        _write(disk, found, new, building, compacted, numbers, instance)
-        _prove(found, survey(disk, building))
-        disk.rename(building, target)
-        disk.sync_directory(posixpath.dirname(target))
+        with new_place(disk, target) as building:
+            _write(disk, found, new, building, compacted, numbers, instance)
+            _prove(found, survey(disk, building))
         return f"{target} holds the same state in edition {edition}"
 
-    return Plan("migrate", "limestone", path, tuple(steps), apply, written_bytes=found.size)
+    return Plan("migrate", "limestone", path, tuple(steps), apply, written_bytes=found.size, disk=disk)
 
 
 def _blobs(found: Survey) -> set[int]:
@@ -96,7 +91,6 @@ def _write(
     numbers: list[int],
     instance: Callable[[], str],
 ) -> None:
-    disk.make_directory(path)
     shipped = new == "shipped"
     state = State(found, order=by_bytes if shipped else numeric)
     kept = found.manifest.instance if found.manifest is not None else ""

@@ -50,7 +50,15 @@ def make_picture(
     manifest = disk.read(posixpath.join(path, found.manifest_name), lay.MANIFEST_SIZE_MAX)
     parts.append(Part(lay.MANIFEST_FILE, head=manifest, made=True))
     low = max(found.low, 0) if first is None else first
-    return Picture(path, found.edition, found.manifest.version, (low,), (epoch,), tuple(parts))
+    return Picture(
+        path,
+        found.edition,
+        found.manifest.version,
+        (low,),
+        (epoch,),
+        tuple(parts),
+        found.manifest.instance or None,
+    )
 
 
 def _reach(log: LogRead, epoch: int) -> int:

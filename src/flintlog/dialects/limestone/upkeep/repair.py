@@ -110,6 +110,7 @@ def plan_repair(
         () if refused else tuple(draft.lost),
         findings,
         draft.refusal,
+        disk=disk,
     )
 
 

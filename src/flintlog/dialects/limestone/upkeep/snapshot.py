@@ -36,7 +36,14 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
         return f"{lay.SNAPSHOT_FILE} at epoch {epoch}"
 
     return Plan(
-        "snapshot", "limestone", path, (step,), apply, facts={"epoch": epoch}, written_bytes=found.size
+        "snapshot",
+        "limestone",
+        path,
+        (step,),
+        apply,
+        facts={"epoch": epoch},
+        written_bytes=found.size,
+        disk=disk,
     )
 
 

@@ -38,5 +38,12 @@ def plan_upgrade(disk: Disk, path: str) -> Plan:
 
     facts = {"edition": found.edition, "from": old, "to": new}
     return Plan(
-        "migrate", "limestone", path, tuple(steps), apply, findings=tuple(found.findings), facts=facts
+        "migrate",
+        "limestone",
+        path,
+        tuple(steps),
+        apply,
+        findings=tuple(found.findings),
+        facts=facts,
+        disk=disk,
     )

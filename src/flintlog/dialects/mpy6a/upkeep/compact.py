@@ -31,7 +31,9 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         "unread_bytes": sum(merge.live_bytes for merge in merges),
         "freed_bytes": sum(merge.dead_bytes for merge in merges),
     }
-    return Plan("compact", "mpy6a", path, steps, apply, facts=facts, written_bytes=facts["unread_bytes"])
+    return Plan(
+        "compact", "mpy6a", path, steps, apply, facts=facts, written_bytes=facts["unread_bytes"], disk=disk
+    )
 
 
 def _reason(merge: Merge) -> str:

@@ -61,7 +61,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
 
         return draft.carry_out(keeper, heal)
 
-    return Plan("repair", "mpy6a", path, tuple(draft.steps), apply, tuple(draft.lost), findings)
+    return Plan("repair", "mpy6a", path, tuple(draft.steps), apply, tuple(draft.lost), findings, disk=disk)
 
 
 def _nothing() -> None:

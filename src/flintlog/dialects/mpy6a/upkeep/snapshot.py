@@ -30,7 +30,7 @@ def plan_snapshot(disk: Disk, path: str) -> Plan:
             store.snapshot()
             return f"snapshot at {store.last}; the logs begin anew"
 
-    return Plan("snapshot", "mpy6a", path, tuple(steps), apply)
+    return Plan("snapshot", "mpy6a", path, tuple(steps), apply, disk=disk)
 
 
 def _events(found: Survey) -> dict[str, int]:

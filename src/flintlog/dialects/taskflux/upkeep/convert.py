@@ -14,6 +14,7 @@ import numpy as np
 
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import gather, offsets_of
+from flintlog.core.new_place import new_place
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment
@@ -94,15 +95,9 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
     steps.append(Step("publish", target, "after both states were read and found equal"))
 
     def apply() -> str:
-        building = f"{target}.new"
-        if disk.stat(building) is not None:
-            raise RefusedError(
-                "an unfinished conversion lies here", file=building, advice="Remove it, then try again"
-            )
-        _write(disk, found, new, posixpath.join(building, "data"))
-        _prove(found, survey(disk, posixpath.join(building, "data"), layout=new, read_all=True))
-        disk.rename(building, target)
-        disk.sync_directory(posixpath.dirname(target))
+        with new_place(disk, target) as building:
+            _write(disk, found, new, posixpath.join(building, "data"))
+            _prove(found, survey(disk, posixpath.join(building, "data"), layout=new, read_all=True))
         return f"{target} holds the same {found.last - found.first + 1} entries and the same state in edition {edition}"
 
     return Plan(
@@ -112,6 +107,7 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         tuple(steps),
         apply,
         written_bytes=sum(segment.file.size for segment in found.segments),
+        disk=disk,
     )
 
 

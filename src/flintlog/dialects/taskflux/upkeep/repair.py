@@ -62,6 +62,7 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
         tuple(draft.lost) if draft.refusal is None else (),
         findings,
         draft.refusal,
+        disk=disk,
     )
 
 

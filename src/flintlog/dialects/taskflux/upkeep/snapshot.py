@@ -59,7 +59,7 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
             engine.close()
         return f"snapshot at LSN {index}; {removed} segments removed"
 
-    return Plan("snapshot", "taskflux", data, tuple(steps), apply, written_bytes=size)
+    return Plan("snapshot", "taskflux", data, tuple(steps), apply, written_bytes=size, disk=disk)
 
 
 def _state(workers: Workers | None, disk: Disk, found: Fit[Any], index: int) -> State:

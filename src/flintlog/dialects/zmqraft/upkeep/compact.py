@@ -27,7 +27,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
             return removed(store.prune())
 
     facts = {"snapshot": index, "freed_bytes": sum(file.size for file in covered)}
-    return Plan("compact", "zmqraft", path, steps, apply, facts=facts)
+    return Plan("compact", "zmqraft", path, steps, apply, facts=facts, disk=disk)
 
 
 def covered_files(found: Survey, index: int) -> list[IndexName]:

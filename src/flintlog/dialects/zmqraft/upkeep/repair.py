@@ -69,6 +69,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
         tuple(draft.lost) if draft.refusal is None else (),
         findings,
         draft.refusal,
+        disk=disk,
     )
 
 

@@ -52,4 +52,4 @@ def plan_snapshot(
         "freed_bytes": sum(file.size for file in covered),
     }
     steps = (write, *removals(covered, index))
-    return Plan("snapshot", "zmqraft", path, steps, apply, facts=facts, written_bytes=given.size)
+    return Plan("snapshot", "zmqraft", path, steps, apply, facts=facts, written_bytes=given.size, disk=disk)

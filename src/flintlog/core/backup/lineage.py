@@ -1,0 +1,93 @@
+"""Whose backups are these? A place is of one log, and another log must not become an increment of it.
+
+A name that the dialect gives a log decides. Where there is none, entries at positions that both hold are compared: all
+equal, it is the log; all different, a stranger. Where that leaves it open (nothing in common is left, or history was
+rolled back) the path of the log decides, and `--full` is the word of a person that it is the same.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from flintlog.core.backup.listing import Backup
+from flintlog.core.backup.picture import Picture
+from flintlog.core.dialect import Dialect, EntryQuery
+from flintlog.core.numbered import Numbered
+from flintlog.core.position import Position
+from flintlog.disk import Disk, assembled
+from flintlog.errors import FlintlogError, RefusedError
+
+_SAMPLE = 64  # entries from the beginning of what both hold; of its end all at the last position
+_CONTENT = ("term", "operation", "stream", "key", "payload")  # where an entry stands is not what it is
+
+
+def refuse_stranger(
+    disk: Disk,
+    log: Dialect,
+    path: str,
+    picture: Picture,
+    earlier: Sequence[tuple[str, Backup]],
+    *,
+    full: bool,
+) -> None:
+    """Raise where the backups of a place are of another log; `earlier` are those that can be read."""
+    if not earlier:
+        return
+    at, newest = earlier[-1]
+    if picture.identity is not None and newest.identity is not None:
+        stranger, ours = picture.identity != newest.identity, True
+    else:
+        equal, compared = _compared(disk, log, path, picture, earlier)
+        # Where a position is more than a number, an entry may be told in other words later.
+        numbered = isinstance(log.follower(), Numbered) and len(picture.last or ()) == 1
+        stranger = numbered and compared > 0 and equal == 0
+        ours = full or newest.source == path or 0 < equal == compared
+    if ours and not stranger:
+        return
+    why = "is another log" if stranger else "may be another log: too little is in both"
+    way = "" if stranger else ", or give --full if it is the same log"
+    raise RefusedError(
+        f"these are backups of {newest.source}, and {path} {why}",
+        file=posixpath.dirname(at),
+        advice=f"Choose another place for its backups{way}",
+    )
+
+
+def _compared(
+    disk: Disk, log: Dialect, path: str, picture: Picture, earlier: Sequence[tuple[str, Backup]]
+) -> tuple[int, int]:
+    """How many entries are equal of those that were compared at positions that log and newest backup hold."""
+    at, newest = earlier[-1]
+    bounds = (picture.first, newest.first, picture.last, newest.last)
+    if any(bound is None for bound in bounds):
+        return 0, 0
+    low, high = max(bounds[:2]), min(bounds[2:])  # type: ignore[type-var]
+    holders = {item.content: place for place, each in earlier for item in each.files if item.held_by is None}
+    view = {item.name: f"{holders.get(item.content, at)}/{item.name}" for item in newest.files}
+    try:
+        theirs = _entries(assembled(disk, at, view), log, at, low, high)
+        ours = _entries(disk, log, path, low, high)
+    except FlintlogError:  # the backup is damaged, or files came and went: nothing is known
+        return 0, 0
+    common = ours.keys() & theirs.keys()
+    return sum(bool(ours[place] & theirs[place]) for place in common), len(common)
+
+
+def _entries(
+    disk: Disk, log: Dialect, path: str, low: Position | None, high: Position | None
+) -> dict[object, set[object]]:
+    """Some entries of a range by their position, without where they stand. Those that carry nothing tell nothing."""
+    found: dict[object, set[object]] = {}
+    for query in (EntryQuery(low, high), EntryQuery(high, high)):
+        for row in islice(_rows(disk, log, path, query), _SAMPLE):
+            if any(row[name] is not None for name in ("stream", "key", "payload")):
+                found.setdefault(row["position"], set()).add(tuple(row[name] for name in _CONTENT))
+    return found
+
+
+def _rows(disk: Disk, log: Dialect, path: str, query: EntryQuery) -> Iterator[dict[str, object]]:
+    for split in log.splits(disk, path, query):
+        for batch in log.read_split(disk, path, split, query):
+            yield from batch.to_pylist()

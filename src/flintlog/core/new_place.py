@@ -1,0 +1,62 @@
+"""A directory that is there as a whole or not at all: backups, restored logs, other editions.
+
+It is made under `<target>.new`, and gets its name last. What fails on the way is removed, with the directories above it
+that were made for it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from flintlog.disk import Disk
+from flintlog.errors import FlintlogError, RefusedError
+
+
+@contextmanager
+def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iterator[str]:
+    """A new directory to fill; it gets its name, durable, when the block ends well, and goes when it does not.
+
+    `scratch_is_ours` says that what an interrupted run left there may be removed.
+    """
+    refuse_taken(disk, target)
+    building = f"{target}.new"
+    if disk.stat(building) is not None:
+        if not scratch_is_ours:
+            raise RefusedError(
+                "what was not finished lies here", file=building, advice="Remove it, then try again"
+            )
+        disk.remove_directory(building)
+    above = missing(disk, posixpath.dirname(target))
+    try:
+        disk.make_directory(building)
+        yield building
+        disk.sync_directory(building)
+        disk.rename(building, target)
+    except BaseException:
+        with suppress(FlintlogError):
+            disk.remove_directory(building)
+            remove_empty(disk, above)
+        raise
+    disk.sync_directory(posixpath.dirname(target))
+
+
+def refuse_taken(disk: Disk, target: str) -> None:
+    """Only an empty place, or a new one, is written to."""
+    stat = disk.stat(target)
+    if stat is not None and (not stat.is_directory or disk.list(target)):
+        raise RefusedError("this place is taken", file=target, advice="Name an empty or a new directory")
+
+
+def missing(disk: Disk, path: str) -> list[str]:
+    """The directories that are not there yet, from this one up."""
+    return [path, *missing(disk, posixpath.dirname(path))] if disk.stat(path) is None else []
+
+
+def remove_empty(disk: Disk, directories: Iterable[str]) -> None:
+    """Remove directories, from the lowest up to the first that others have put something in."""
+    for path in directories:
+        if disk.list(path):
+            return
+        disk.remove_directory(path)

@@ -1,0 +1,70 @@
+"""A repair to its end: rounds, and then the verdict on what is there.
+
+A plan sees what can be seen before it is applied. Behind one damage another may lie, and only the next look finds it.
+So a repair goes on by itself as long as a round loses nothing more, and stops where a person has to decide.
+Every round keeps its originals in a place of its own, and one undo takes back all of them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from flintlog.core.dialect import Dialect
+from flintlog.core.inventory import Inventory
+from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.plan import Plan
+from flintlog.core.undo import continue_repair
+from flintlog.disk import Disk, Progress, no_progress
+from flintlog.errors import FlintlogError, RefusedError
+
+ROUNDS_MAX = 8  # each heals something, so more than a few are a fault of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The rounds of one repair with what each has done, what verify says now, and the plan that was not applied.
+
+    `further` is None where nothing more is to be done.
+    """
+
+    rounds: tuple[tuple[Plan, str], ...]
+    after: Inventory
+    further: Plan | None
+
+
+def repair(log: Dialect, disk: Disk, path: str, plan: Plan, progress: Progress = no_progress) -> Repaired:
+    """Apply a plan and those that follow from it and lose nothing, then verify the directory."""
+    rounds: list[tuple[Plan, str]] = []
+    before: str | None = None
+    while True:
+        done, kept = _one_round(disk, plan, len(rounds))
+        if before is not None and kept is not None:
+            continue_repair(disk, kept, posixpath.basename(before))
+        before = kept or before
+        rounds.append((plan, done))
+        after = log.verify(disk, path, progress)
+        if after.verdict == "clean":
+            return Repaired(tuple(rounds), after, None)
+        plan = log.plan_repair(disk, path)
+        if plan.empty or plan.lost or plan.refusal is not None or len(rounds) == ROUNDS_MAX:
+            return Repaired(tuple(rounds), after, plan)
+
+
+def _one_round(disk: Disk, plan: Plan, number: int) -> tuple[str, str | None]:
+    """Apply a plan; returns what it did, and where it keeps the originals."""
+    place = posixpath.join(plan.path, KEPT_DIRECTORY)
+    there = set(disk.list(place))
+    try:
+        done = plan.apply()
+    except FlintlogError as error:
+        if not number:
+            raise
+        raise RefusedError(
+            f"round {number + 1} of the repair failed: {error.what()}",
+            file=error.file,
+            offset=error.offset,
+            advice=f"What the round before it did stands; `flintlog repair {plan.path} --undo` takes it back",
+        ) from error
+    kept = sorted(name for name in disk.list(place) if name not in there)
+    return done, posixpath.join(place, kept[-1]) if kept else None

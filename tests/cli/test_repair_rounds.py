@@ -1,0 +1,80 @@
+"""`repair --apply` says how the directory is then, goes on while nothing more is lost, and is taken back as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.test_undo import files_of, typed
+from tests.damaged_directories import WRONG, cut, patch, segmented, segments
+from tests.limestone.spoiled import laid_out
+
+from flintlog.cli.main import main
+
+
+def two_headers(root: Path) -> None:
+    """Damage that one round heals, twice: the second shows when the first is gone."""
+    segmented(root)
+    for number in (1, 2):
+        patch(segments(root)[number], 0, WRONG)
+
+
+def header_and_record(root: Path) -> None:
+    """A header that is renewed, and behind it a record that is lost."""
+    segmented(root)
+    patch(segments(root)[1], 0, WRONG)
+    cut(segments(root)[2], segments(root)[2].stat().st_size - 10)
+
+
+def test_the_verdict_after_the_repair_is_the_exit_status(tmp_path, capsys):
+    root = tmp_path / "accounts"
+    laid_out(root, "shipped")
+    (root / "compaction_catalog").write_bytes(b"")
+    max((root / "blob").rglob("*.blob")).unlink()
+    before = files_of(root)
+    status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
+    assert (status, shown["verdict"], shown["applied"]) == (3, "corrupt", True)
+    assert [item["code"] for item in shown["findings"]] == ["blob-missing"]
+    assert shown["further"]["steps"] == []
+    assert typed(capsys, "verify", str(root))[0] == 3
+    assert main(["repair", str(root), "--undo"]) == 0
+    assert files_of(root) == before
+    assert main(["repair", str(root), "--apply"]) == 3
+    text = capsys.readouterr().out
+    assert "verdict: corrupt" in text.splitlines()[-1]
+    assert "bring what is missing from a backup" in text
+
+
+def test_a_round_that_loses_nothing_more_follows_by_itself(tmp_path, capsys):
+    two_headers(root := tmp_path / "queues")
+    before = files_of(root)
+    status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
+    assert (status, shown["verdict"], shown["further"], len(shown["rounds"])) == (0, "clean", None, 1)
+    assert typed(capsys, "verify", str(root))[0] == 0
+    status, [undone], _ = typed(capsys, "repair", str(root), "--undo")
+    assert (status, files_of(root), undone["facts"]["rounds"]) == (0, before, 2)
+    assert typed(capsys, "repair", str(root), "--undo")[0] == 3
+
+
+def test_a_round_that_would_lose_something_is_left_to_a_person(tmp_path, capsys):
+    header_and_record(root := tmp_path / "queues")
+    before = files_of(root)
+    status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
+    assert (status, shown["lost"], shown["verdict"]) == (3, [], "corrupt")
+    assert shown["further"]["lost"] == ["LSN 5 to 6"]
+    between = files_of(root)
+    assert main(["repair", str(root), "--undo"]) == 0
+    assert main(["repair", str(root), "--apply"]) == 3
+    text = capsys.readouterr().out
+    assert "lost: LSN 5 to 6" in text
+    assert f"`flintlog repair {root}/data --apply` goes on with it" in text
+    assert files_of(root) == between
+    status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
+    assert (status, shown["lost"], shown["verdict"]) == (0, ["LSN 5 to 6"], "clean")
+    status, [undone], _ = typed(
+        capsys, "repair", str(root), "--undo"
+    )  # of two words one at a time, the last first
+    assert (status, files_of(root)) == (0, between)
+    assert "of those before it 1 can be taken back too" in undone["done"]
+    status, [undone], _ = typed(capsys, "repair", str(root), "--undo")
+    assert (status, files_of(root)) == (0, before)
+    assert "too" not in undone["done"]
