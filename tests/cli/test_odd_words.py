@@ -138,3 +138,17 @@ def test_a_file_of_another_kind_is_told(file, becomes, log, capsys, tmp_path):
             path.symlink_to(path.name)
     for words in LOOKS:
         typed(capsys, [words[0], tmp_path / "log", *words[1:]])
+
+
+@pytest.mark.parametrize("where", ["data", "data/kept", "elsewhere"])
+def test_a_link_to_itself_is_told_with_its_place_or_does_not_matter(where, log, capsys, tmp_path):
+    shutil.copytree(log, tmp_path / "log")
+    (tmp_path / "log" / where).mkdir(exist_ok=True)
+    (tmp_path / "log" / where / "loop").symlink_to("loop")
+    for words in LOOKS:
+        status = main([words[0], str(tmp_path / "log"), *words[1:]])
+        talk = capsys.readouterr().err
+        assert "could not be written" not in talk and "fault" not in talk
+        if "--undo" not in words:
+            assert status == (3 if where == "data" else 0), (words, talk)
+            assert ("loop: stat failed: Too many levels of symbolic links" in talk) == (where == "data")

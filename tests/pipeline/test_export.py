@@ -225,7 +225,12 @@ def test_a_broken_or_incomplete_target_is_refused_with_the_file(tmp_path):
     with pytest.raises(DamageError, match=f"{name}: commit 1 names this file"):
         export(None, str(log), str(target))
     commit = target / "_flintlog" / "00000001.json"
-    for content in ("{", '{"version": 1}', commit.read_text().replace(name, "../../etc/passwd")):
+    good = commit.read_text()
+    broken = ["{", "[" * 100_000, '{"version": 1}', good.replace(name, "../../etc/passwd")]
+    broken += [good.replace(f'"{name}"', "5"), good.replace('"number": 1', '"number": null')]
+    broken += [good.replace('"place": {', '"place": null, "was": {')]
+    for content in broken:
+        assert content != good
         commit.write_text(content)
         with pytest.raises(DamageError, match="this commit"):
             export(None, str(log), str(target))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -86,13 +86,17 @@ class _HeldKernel(KernelInFront):
         files = []
         for name in sorted(names):
             path = posixpath.join(folder, name)
-            with suppress(FileNotFoundError, NotADirectoryError):  # it went before anybody looked
+            try:
                 if not self._kernel.stat(path).is_directory:
                     files.append(name)
                     continue
                 if name != KEPT_DIRECTORY:
                     self.hold(path, self._kernel.list(path))
-                held.append(name)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it went before anybody looked
+            except OSError:
+                pass  # whoever needs it is told
+            held.append(name)
         for name in files:
             try:
                 if len(self._handles) < _HANDLES_MAX:

@@ -114,7 +114,12 @@ def _refuse_unknown(values: Mapping[str, str], view: View) -> None:
 
 def _sources(values: Mapping[str, str]) -> tuple[str, ...]:
     # Spark hands load("a") over as `path`, and load(["a", "b"]) as `paths`, a JSON list.
-    many = json.loads(values["paths"]) if "paths" in values else []
+    try:
+        many = json.loads(values.get("paths", "[]"))
+    except (ValueError, RecursionError):
+        many = None
+    if not isinstance(many, list) or not all(isinstance(one, str) for one in many):
+        raise UsageError("option paths: a JSON list of directories was expected", advice=_NAME_IT)
     sources = tuple(dict.fromkeys([*many, *([values["path"]] if "path" in values else [])]))
     if not sources:
         raise UsageError("no directory was named", advice=_NAME_IT)

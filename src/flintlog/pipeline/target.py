@@ -129,14 +129,19 @@ class Target:
             parts = tuple(Part(file["name"], file["rows"], file["size"]) for file in content["files"])
             found = Commit(content["number"], content["place"], parts)
             about = {name: content[name] for name in self.about}
-        except (ValueError, KeyError, TypeError) as problem:
+            own = (
+                found.number == number
+                and isinstance(found.place, dict)
+                and all(_PART.fullmatch(part.name) for part in parts)
+            )
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
             raise DamageError(
                 f"this commit cannot be read: {problem}",
                 code="commit-broken",
                 file=self.place_of(name),
                 advice="Restore it, or export to a new target",
             ) from problem
-        if content.get("version") != _VERSION or any(not _PART.fullmatch(part.name) for part in parts):
+        if content.get("version") != _VERSION or not own:
             raise DamageError(
                 "this commit is of another version or names files that are not ours",
                 code="commit-broken",

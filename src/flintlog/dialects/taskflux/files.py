@@ -57,7 +57,8 @@ def locate(disk: Disk, path: str) -> str | None:
     """The data directory: `path` itself, or `data` in it when `path` is a root; None when it is neither."""
     for candidate in (path, posixpath.join(path, "data")):
         names = set(disk.list(candidate)) if disk.is_directory(candidate) else set()
-        if names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE} or names == {lay.SHIPPED.scratch}:
+        telling = names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE}
+        if any(_is_file(disk, candidate, name) for name in telling) or names == {lay.SHIPPED.scratch}:
             return candidate
         if lay.LOG_DIRECTORY in names and _is_log(disk, posixpath.join(candidate, lay.LOG_DIRECTORY)):
             return candidate
@@ -66,8 +67,13 @@ def locate(disk: Disk, path: str) -> str | None:
 
 def _is_log(disk: Disk, path: str) -> bool:
     return disk.is_directory(path) and any(
-        lay.parse_segment_name(name) is not None for name in disk.list(path)
+        lay.parse_segment_name(name) is not None and _is_file(disk, path, name) for name in disk.list(path)
     )
+
+
+def _is_file(disk: Disk, path: str, name: str) -> bool:
+    found = disk.stat(posixpath.join(path, name))
+    return found is not None and not found.is_directory
 
 
 def list_files(disk: Disk, data: str) -> Listing:

@@ -94,6 +94,8 @@ def list_files(disk: Disk, path: str) -> Listing:
 
 def has_index_files(disk: Disk, path: str) -> bool:
     """Is there a file whose directories and name are those of an index file?"""
+    if not disk.is_directory(posixpath.join(path, lay.LOG_DIRECTORY)):
+        return False
     for name in _names_in_log(disk, path):
         found = disk.stat(posixpath.join(path, name))
         if found is not None and _index_name(name, found) is not None:
