@@ -15,7 +15,7 @@ from flintlog.core.dialect import GivenState
 from flintlog.core.plan import Plan
 from flintlog.core.workers import Workers
 from flintlog.disk import Disk
-from flintlog.errors import EXIT_OK, DiskError, UsageError
+from flintlog.errors import EXIT_OK, DiskError, RefusedError, UsageError
 
 _STANDARD_INPUT = "-"
 _CHUNK_BYTES = 8 << 20
@@ -126,8 +126,8 @@ def _given_state(name: str) -> GivenState:
         raise UsageError("no file with a state stands here", file=path, advice="Check the path of --data")
     try:
         with disk.open(path) as file:
-            file.pread(1, 0)  # also of an empty one: a pipe would look like an empty file
-    except DiskError as error:
+            file.pread(1, 0)
+    except (DiskError, RefusedError) as error:  # the second: a pipe, which is never waited for
         raise UsageError(
             f"the state cannot be read here: {error.message}", file=path, advice="Pipe it to --data -"
         ) from error
