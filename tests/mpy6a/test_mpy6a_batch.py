@@ -92,7 +92,6 @@ def test_nothing_gives_nothing(nothing):
         pa.array([b"a", None]),
         ["text"],
         [b"a", 5],
-        [memoryview(b"abcd").cast("I")],
         "text",
         b"bytes",
         {b"a": 1},

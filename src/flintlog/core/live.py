@@ -68,6 +68,12 @@ def holding(disk: Disk, path: str) -> Iterator[Disk]:
     try:
         kernel.hold(path, disk.list(path))
         yield Disk(kernel, disk.progress)
+    except DamageError as error:
+        if kernel.has_changed():
+            raise ChangedError(
+                "the directory changed while it was read", file=path, advice="Try again"
+            ) from error
+        raise
     finally:
         kernel.release()
 
@@ -107,6 +113,15 @@ class _HeldKernel(KernelInFront):
             except OSError:
                 pass  # whoever needs it is told
             held.append(name)
+
+    def has_changed(self) -> bool:
+        """Did names come or go meanwhile? Then what looks like damage may be the work of a writer."""
+        try:
+            return any(
+                sorted(self._kernel.list(folder)) != sorted(names) for folder, names in self._names.items()
+            )
+        except OSError:
+            return True
 
     def release(self) -> None:
         for handle in self._handles.values():

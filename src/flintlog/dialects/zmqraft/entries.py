@@ -98,7 +98,7 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
             yield tables.entry_batch(view, some if keep.all() else some[keep], split.file, query)
     if query.last is None or query.last[0] >= split.first + len(entries):
         _refuse_damage(
-            len(table.ends) if end is None else min(end, len(table.ends)), table, damage, split, path
+            len(table.ends) if end is None else min(end, len(table.ends)), table, damage, split, disk, path
         )
 
 
@@ -132,12 +132,21 @@ def _open(disk: Disk, place: str) -> File:
         ) from error
 
 
-def _refuse_damage(slots: int, table: Table, damage: Damage | None, split: Split, path: str) -> None:
+def _refuse_damage(
+    slots: int, table: Table, damage: Damage | None, split: Split, disk: Disk, path: str
+) -> None:
     """Raise for entries that should be there and cannot be read; `slots` of the table were asked for."""
     if damage is not None:
         raise damage.finding(split.file).error(path)
     last = table.first + slots - 1
     if split.last is not None and last != split.last:
+        following = posixpath.join(path, lay.index_path(split.last + 1))
+        if not split.context and disk.stat(following) is None:
+            raise RefusedError(
+                "the log was rolled back while it was read",
+                file=posixpath.join(path, split.file),
+                advice="Read the directory again",
+            )
         raise Finding(
             Severity.CORRUPT,
             "log-gap",
