@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -344,4 +345,5 @@ def test_files_of_a_closed_store_leave_no_descriptor_open(tmp_path):
 
     for subject in SUBJECTS:
         subject.open(Disk(), str(tmp_path / subject.name)).close()
+        gc.collect()  # a mapped snapshot goes with its store
         assert not any(map(is_ours, Path("/proc/self/fd").iterdir())), subject.name
