@@ -62,7 +62,7 @@ class BackupOracle:
 
     def extend(self, disk: Disk, observed: Shown) -> Shown:
         taken = take_backup(disk, LOG, PLACE)
-        return (*observed[:-1], taken.name, observed[-1])
+        return (*observed[:-1], taken.name, observed[-1]) if taken.new else observed
 
 
 class RestoreOracle:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -100,8 +100,8 @@ class _HeldKernel(KernelInFront):
                     self.hold(path, self._kernel.list(path))
             except (FileNotFoundError, NotADirectoryError):
                 continue  # it went before anybody looked
-            except OSError:
-                pass  # whoever needs it is told
+            except OSError as error:
+                _raise_failure(error, path)
             held.append(name)
         for name in files:
             try:
@@ -110,8 +110,8 @@ class _HeldKernel(KernelInFront):
                     self._handles[path] = self._kernel.open(path, FLAGS["read"])
             except FileNotFoundError:
                 continue
-            except OSError:
-                pass  # whoever needs it is told
+            except OSError as error:
+                _raise_failure(error, posixpath.join(folder, name))
             held.append(name)
 
     def has_changed(self) -> bool:
@@ -125,7 +125,8 @@ class _HeldKernel(KernelInFront):
 
     def release(self) -> None:
         for handle in self._handles.values():
-            self._kernel.close(handle)
+            with suppress(OSError):  # it was only read
+                self._kernel.close(handle)
         self._handles.clear()
 
     def open(self, path: str, flags: int) -> int:
@@ -143,6 +144,12 @@ class _HeldKernel(KernelInFront):
     def list(self, path: str) -> list[str]:
         held = self._names.get(path)
         return super().list(path) if held is None else list(held)
+
+
+def _raise_failure(error: OSError, path: str) -> None:
+    """Raise where the device fails. What may not be read, or is no file, is told when it is needed."""
+    if error.errno == errno.EIO:
+        raise DiskError("open", path, error) from error
 
 
 @contextmanager

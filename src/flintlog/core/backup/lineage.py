@@ -7,6 +7,7 @@ rolled back) the path of the log decides, and `--full` is the word of a person t
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -17,7 +18,7 @@ from flintlog.core.dialect import Dialect, EntryQuery
 from flintlog.core.numbered import Numbered
 from flintlog.core.position import Position
 from flintlog.disk import Disk, assembled
-from flintlog.errors import FlintlogError, RefusedError
+from flintlog.errors import DiskError, FlintlogError, RefusedError
 
 _SAMPLE = 64  # entries from the beginning of what both hold; of its end all at the last position
 _CONTENT = ("term", "operation", "stream", "key", "payload")  # where an entry stands is not what it is
@@ -69,7 +70,9 @@ def _compared(
     try:
         theirs = _entries(assembled(disk, at, view), log, at, low, high)
         ours = _entries(disk, log, path, low, high)
-    except FlintlogError:  # the backup is damaged, or files came and went: nothing is known
+    except FlintlogError as error:  # the backup is damaged, or files came and went: nothing is known
+        if isinstance(error, DiskError) and error.errno != errno.ENOENT:
+            raise
         return 0, 0
     common = ours.keys() & theirs.keys()
     return sum(bool(ours[place] & theirs[place]) for place in common), len(common)
