@@ -180,7 +180,8 @@ def plan_restore(
         with new_place(disk, target) as building:
             files = posixpath.join(building, checked.backup.inside)
             fill(view, picture, files, to=disk, progress=progress)
-            disk.sync_directory(files)
+            if checked.backup.inside:  # the place itself is synced before it gets its name
+                disk.sync_directory(files)
             written = prove(disk, checked.log, building)
             if written.last != picture.last:
                 raise DamageError(
