@@ -110,6 +110,8 @@ class File:
         if not (copy and end - begin <= COPY_BYTES_MAX):
             try:
                 return self._call("map", self._kernel.map, self._handle, size)
+            except ValueError:
+                return self.view(copy=copy, begin=begin, end=end)  # it got shorter since its size was asked for
             except DiskError as error:
                 if error.errno != errno.ENODEV:
                     raise
