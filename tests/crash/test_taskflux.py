@@ -43,7 +43,10 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
     modules = (disk, keeper, engine, replica, segments, convert)
-    tasks = ["dialects/taskflux/spread/results.py:write:"]
+    tasks = [
+        "dialects/taskflux/spread/results.py:write:",
+        "core/new_place.py:",
+    ]  # the second: see test_backups.py
     promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=tasks)
 
 

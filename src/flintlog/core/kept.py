@@ -48,6 +48,13 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
         disk.unlink(posixpath.join(place, f"{at:06d}-{other}"))
 
 
+def keep_and_empty(disk: Disk, root: str, path: str, *, scratch: str) -> None:
+    """Put an empty file in the place of one whose content is of no use, after a copy of it was kept."""
+    with disk.open(path) as file:
+        keep_cut(disk, root, file, 0)
+    disk.publish(path, [], scratch=scratch)
+
+
 def _numbered(disk: Disk, place: str) -> list[tuple[int, str]]:
     """The copies that lie here, from the oldest to the newest."""
     found = (_NAME.fullmatch(name) for name in disk.list(place))

@@ -111,7 +111,9 @@ class File:
             try:
                 return self._call("map", self._kernel.map, self._handle, size)
             except ValueError:
-                return self.view(copy=copy, begin=begin, end=end)  # it got shorter since its size was asked for
+                return self.view(
+                    copy=copy, begin=begin, end=end
+                )  # it got shorter since its size was asked for
             except DiskError as error:
                 if error.errno != errno.ENODEV:
                     raise

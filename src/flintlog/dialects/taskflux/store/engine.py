@@ -14,7 +14,7 @@ from typing import Any
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import REPAIR_SCRATCH
-from flintlog.core.kept import keep_cut
+from flintlog.core.kept import keep_and_empty
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -102,9 +102,7 @@ class Engine:
     def _put_snapshot_aside(self, found: Fit[Any]) -> None:
         if any(finding.code == SNAPSHOT_UNUSABLE for finding in found.findings):
             path = posixpath.join(self.data, lay.SNAPSHOT_FILE)
-            with self.disk.open(path) as file:
-                keep_cut(self.disk, self.data, file, 0)
-            self.disk.publish(path, [], scratch=self.snapshot_scratch)
+            keep_and_empty(self.disk, self.data, path, scratch=self.snapshot_scratch)
 
     def _layout(self, edition: str | None) -> Layout:
         found = files.detect_layout(self.disk, files.list_files(self.disk, self.data))

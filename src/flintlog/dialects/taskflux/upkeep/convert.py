@@ -126,7 +126,7 @@ def _check_fits(found: Survey, new: Layout) -> None:
 
 def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
     log = posixpath.join(data, lay.LOG_DIRECTORY)
-    disk.make_directory(log)
+    disk.make_passing_directory(log)  # its name is synced with the place that it is in
     disk.make_passing_directory(posixpath.join(data, new.scratch))
     for segment in found.segments:
         _write_file(disk, posixpath.join(data, segment.file.name), _reencoded(segment, found.layout, new))
