@@ -75,7 +75,12 @@ def assert_no_fault_loses_anything(suite: Suite, scenario: Scenario[Any], note: 
 
 
 def assert_every_sync_is_needed(
-    suites: Sequence[Suite], modules: Sequence[ModuleType], note: Note, *, elsewhere: Sequence[str] = ()
+    suites: Sequence[Suite],
+    modules: Sequence[ModuleType],
+    note: Note,
+    *,
+    elsewhere: Sequence[str] = (),
+    kept: str = _KEPT,
 ) -> None:
     """Without any one sync some scenario fails, and every line of these modules that syncs is reached.
 
@@ -91,7 +96,7 @@ def assert_every_sync_is_needed(
         proved = {
             site: places
             for site, places in reached.items()
-            if not any(word in site for word in (*elsewhere, _KEPT))
+            if not any(word in site for word in (*elsewhere, kept))
         }
         proofs = list(pool.map(_prove, proved.items()))
     note("proof", [len(proofs)])
