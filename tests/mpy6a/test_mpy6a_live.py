@@ -14,6 +14,7 @@ from tests.mpy6a.stores import LONG, SHORT
 from flintlog.cli.main import main
 from flintlog.core.backup import take_backup
 from flintlog.core.dialect import EntryQuery
+from flintlog.core.finding import Severity
 from flintlog.core.follow import Limits, beginning, step
 from flintlog.core.live import holding
 from flintlog.dialects.mpy6a.dialect import DIALECT
@@ -54,7 +55,9 @@ def assert_was_true(sessions: list[tuple[int, int]]) -> None:
 def test_a_healthy_directory_is_healthy_while_it_is_written(live):
     for _ in range(LOOKS):
         for found in (DIALECT.inspect(DISK, live), DIALECT.verify(DISK, live, no_progress)):
-            assert found.verdict == "clean", found.findings
+            wrong = [item for item in found.findings if item.severity is not Severity.NOTE]
+            # What a writer is slow to finish looks like what a crash leaves, and is called so.
+            assert all(item.message.startswith("torn tail") for item in wrong), wrong
 
 
 def test_the_state_is_one_that_was_true_at_a_moment(live):

@@ -23,6 +23,8 @@ from flintlog.errors import DamageError, DiskError, RefusedError
 T = TypeVar("T")
 _LOOKS_MAX = 5
 _PAUSE_SECONDS = 0.02
+_LOOKS_AGAIN = 3  # at a directory that is not large
+_SMALL_BYTES = 64 << 20
 _HANDLES_MAX = 200  # systems exist that allow 256 to a process
 
 
@@ -182,20 +184,22 @@ def look(
 ) -> Inventory:
     """A look at a directory; findings whose code is `passing` and that a second look does not see become notes.
 
-    The second look may be a quick one, as long as it sees everything that can pass.
+    The second look may be a quick one, as long as it sees everything that can pass. A directory that is not large gets
+    some more: a writer may be slow.
     """
     found = _while_files_go(disk, path, first)
-    if not any(_may_pass(finding, passing) for finding in found.findings):
-        return found
-    disk.pause(_PAUSE_SECONDS)
-    stands = {_place(finding) for finding in _while_files_go(disk, path, again).findings}
-    return replace(
-        found,
-        findings=tuple(
-            _passed(finding) if _may_pass(finding, passing) and _place(finding) not in stands else finding
-            for finding in found.findings
-        ),
-    )
+    looks = _LOOKS_AGAIN if sum(item.size for item in found.files) <= _SMALL_BYTES else 1
+    for attempt in range(looks):
+        passing_now = [item for item in found.findings if _may_pass(item, passing)]
+        if not passing_now:
+            break
+        disk.pause(_PAUSE_SECONDS * 2**attempt)
+        stands = {_place(finding) for finding in _while_files_go(disk, path, again).findings}
+        gone = [item for item in passing_now if _place(item) not in stands]
+        found = replace(
+            found, findings=tuple(_passed(item) if item in gone else item for item in found.findings)
+        )
+    return found
 
 
 def _may_pass(finding: Finding, passing: Collection[str]) -> bool:

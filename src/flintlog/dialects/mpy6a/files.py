@@ -90,6 +90,12 @@ def mark_of(name: str) -> str:
     return f"{SCRATCH_DATA}.{name}{lay.SCRATCH_SUFFIX}"
 
 
+def is_mark(name: str) -> bool:
+    """Is this such a scratch file?"""
+    inner = name.removeprefix(f"{SCRATCH_DATA}.").removesuffix(lay.SCRATCH_SUFFIX)
+    return lay.parse_name(inner) is not None and name == mark_of(inner)
+
+
 def is_scratch(name: str) -> bool:
     """A file that an unfinished operation of ours left."""
     stem = name.removesuffix(lay.SCRATCH_SUFFIX)

@@ -17,7 +17,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a.files import mark_of
+from flintlog.dialects.mpy6a.files import is_mark
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Bytes, Operation
 from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
@@ -87,9 +87,10 @@ class Engine:
         )
         # Names that a dead process left unsynced must not vanish under what is built on them.
         self.disk.sync_ancestors(self.path)
-        marks = {mark_of(name) for name in found.leftovers}
-        for name in set(found.listing.scratch) - marks:
-            self.disk.unlink(posixpath.join(self.path, name))
+        marks = [name for name in found.listing.scratch if is_mark(name)]
+        for name in found.listing.scratch:
+            if name not in marks:
+                self.disk.unlink(posixpath.join(self.path, name))
         self._files.keep(found.unexplained)
         if found.behind is not None:
             self._open_behind(found)
@@ -98,7 +99,7 @@ class Engine:
             self._files.remove(found.leftovers)
             if self._log is not None:
                 self._write_state()
-        for name in marks.intersection(found.listing.scratch):  # behind the files that they explain
+        for name in marks:  # what they explain is gone for good by now
             self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
 

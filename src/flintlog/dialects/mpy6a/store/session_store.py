@@ -522,13 +522,14 @@ class SessionStore:
                     written = stack.enter_context(
                         spread.merged_files(workers, engine.disk, self.path, merges)
                     )
-                for merge, file in zip(merges, written, strict=True):
-                    self._put_merged(merge, file)
-            engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
+                names = [self._put_merged(*item) for item in zip(merges, written, strict=True)]
+                for merge, name in zip(merges, names, strict=True):
+                    engine.machine.merge(self.last.following(), merge.files, name)
+                engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
         return freed
 
-    def _put_merged(self, merge: Merge, written: DiskFile) -> None:
-        """Put a merged file in the place of its files."""
+    def _put_merged(self, merge: Merge, written: DiskFile) -> str:
+        """Give a merged file its name; it counts with the next checkpoint."""
         engine = self._engine
         # It counts as created when the first of them was, but has a name of its own.
         living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
@@ -536,7 +537,7 @@ class SessionStore:
         engine.announce(name)
         with engine.failstop.guard():
             engine.disk.install(written, f"{self.path}/{name}")
-        engine.machine.merge(self.last.following(), merge.files, name)
+        return name
 
     # Two stores
 
