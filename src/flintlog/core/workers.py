@@ -13,9 +13,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from flintlog.disk import DEFERRED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +69,12 @@ class Workers(Protocol):
         """The rows that a function gives for each item, as a table of whoever works."""
 
 
+class _Pool(ThreadPoolExecutor):
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        with DEFERRED:  # an interrupt inside the start of a thread leaves half a thread
+            return super().submit(fn, *args, **kwargs)
+
+
 @contextmanager
 def threads(count: int) -> Iterator[ThreadPoolExecutor]:
     """Some threads for a generator to work with.
@@ -74,7 +82,7 @@ def threads(count: int) -> Iterator[ThreadPoolExecutor]:
     At the end nobody waits for them: a generator that is given up is closed whenever the collector finds it, also
     inside the start of another thread, which holds a lock that waiting needs.
     """
-    pool = ThreadPoolExecutor(count)
+    pool = _Pool(count)
     try:
         yield pool
     finally:

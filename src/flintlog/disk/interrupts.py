@@ -10,6 +10,7 @@ Other threads run no handlers, and pay nothing. What sleeps for long does it ins
 from __future__ import annotations
 
 import _signal  # the same calls as `signal` without its enums, which cost more than the rest of a small write
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -35,14 +36,28 @@ def _is_main() -> bool:
     return threading.get_ident() == threading.main_thread().ident
 
 
+class _StandIn:
+    """In the place of one handler of the application. It may stay behind: outside of a block it only passes on."""
+
+    def __init__(self, deferral: _Deferral, handler: Handler) -> None:
+        self._deferral = deferral
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self._deferral.holds_back(self, number, frame):
+            self.handler(number, frame)
+
+
 class _Deferral:
     """One for the process, because it has one set of handlers. Blocks may be nested."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._patient = 0  # of the blocks, how many are the application's own
-        self._handlers: dict[int, Handler] = {}  # as the application set them
-        self._came: list[tuple[int, FrameType | None]] = []
+        self._stand_ins: dict[int, _StandIn] = {}
+        self._came: list[tuple[_StandIn, int, FrameType | None]] = []
+        self._main_forks = True
+        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def __enter__(self) -> None:
         if _is_main():
@@ -74,49 +89,81 @@ class _Deferral:
     def patiently(self) -> Iterator[None]:
         """Around a block of the application that must be left by its end.
 
-        A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once.
+        A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once. A block of the main
+        thread may be left by another one, as the garbage collector does it.
         """
-        with self:
-            self._patient += 1
-            try:
-                yield
-            finally:
-                self._patient -= 1
+        if not _is_main():
+            yield
+            return
+        self.__enter__()
+        self._patient += 1
+        try:
+            yield
+        finally:
+            self._patient -= 1
+            if _is_main():
+                self.__exit__()
+            else:
+                self._leave_elsewhere()
+
+    def _leave_elsewhere(self) -> None:
+        """Only the main thread may set handlers, so the stand-ins stay. The signals that wait come again."""
+        self._depth -= 1
+        if not self._depth:
+            came, self._came = self._came, []
+            for _, number, _ in came:
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def poll(self) -> None:
         """Call the handlers that wait, unless a write is on its way."""
         if self._came and self._depth == self._patient and _is_main():
             self._call()
 
+    def holds_back(self, stand_in: _StandIn, number: int, frame: FrameType | None) -> bool:
+        """Keep a signal for the end of the block, if there is one."""
+        again = self._depth == self._patient and any(number == other for _, other, _ in self._came)
+        if not self._depth or again:
+            return False
+        self._came.append((stand_in, number, frame))
+        return True
+
     def _take_over(self) -> None:
-        """A handler may still run, and raise, until the depth is counted up: then ours only passes it on."""
+        """A handler may still run, and raise, until the depth is counted up: then its stand-in only passes it on."""
         for number in _SIGNALS:
             handler = _signal.getsignal(number)
-            if callable(handler) and handler != self._handle:
-                self._handlers[number] = handler
-                _signal.signal(number, self._handle)
+            if callable(handler) and not isinstance(handler, _StandIn):
+                stand_in = self._stand_ins.get(number)
+                if stand_in is None or stand_in.handler != handler:
+                    stand_in = self._stand_ins[number] = _StandIn(self, handler)
+                _signal.signal(number, stand_in)
 
     def _let_through(self) -> None:
-        """Give the application its handlers back, and call those that waited."""
-        for number, handler in self._handlers.items():
-            if _signal.getsignal(number) == self._handle:
-                _signal.signal(number, handler)
+        """Give the application its handlers back, and call those that waited.
+
+        What the application set inside the block stays.
+        """
+        for number in self._stand_ins:
+            now = _signal.getsignal(number)
+            if isinstance(now, _StandIn):
+                _signal.signal(number, now.handler)
         self._call()
 
     def _call(self) -> None:
         if self._came:
-            number, frame = self._came.pop(0)
+            stand_in, number, frame = self._came.pop(0)
             try:
-                self._handlers[number](number, frame)
+                stand_in.handler(number, frame)
             finally:
                 self._call()
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        again = self._depth == self._patient and any(number == other for other, _ in self._came)
-        if self._depth and not again:
-            self._came.append((number, frame))
-        else:
-            self._handlers[number](number, frame)
+    def _before_fork(self) -> None:
+        self._main_forks = _is_main()
+
+    def _after_fork(self) -> None:
+        """A child of another thread does not have the main thread's blocks, and none of its signals."""
+        if not self._main_forks:
+            self._depth = self._patient = 0
+        self._came = []
 
 
 DEFERRED = _Deferral()

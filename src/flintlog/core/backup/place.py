@@ -19,7 +19,7 @@ from flintlog.core.new_place import missing, new_place, remove_empty
 from flintlog.disk import Disk, assembled, take_lock
 from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
-_ATTEMPTS = 12
+_ATTEMPTS = 60
 _PAUSE_SECONDS = 0.02
 _ANEW = "Begin anew with --full, or choose another place"
 _NUMBER = re.compile(r"[0-9]{4,9}")
@@ -150,7 +150,7 @@ def _until_it_fits(
         except DiskError as error:
             if error.errno != errno.ENOENT or not (error.file or "").startswith(path):
                 raise
-        disk.pause(_PAUSE_SECONDS * (attempt + 1))
+        disk.pause(_PAUSE_SECONDS * min(attempt + 1, 5))
     raise RefusedError(
         "the directory changes faster than it can be copied",
         file=path,

@@ -1,0 +1,98 @@
+"""Handlers that wait for the end of a write, and what an application may do with its handlers meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from flintlog.disk import DEFERRED
+
+SIGNAL = signal.SIGUSR1
+
+
+@pytest.fixture
+def calls():
+    """Words that handlers leave; the handler of the application is set, and set back at the end."""
+    calls = []
+    before = signal.signal(SIGNAL, lambda *_: calls.append("first"))
+    yield calls
+    signal.signal(SIGNAL, before)
+
+
+def test_a_handler_waits_for_the_end_of_the_outermost_block(calls):
+    with DEFERRED:
+        with DEFERRED:
+            signal.raise_signal(SIGNAL)
+        assert not calls
+    assert calls == ["first"]
+
+
+def test_a_handler_that_is_set_inside_a_block_and_set_back_outside_leaves_the_first_one(calls):
+    for _ in range(3):  # a stand-in that stayed behind must not change what comes later
+        with DEFERRED:
+            before = signal.signal(SIGNAL, lambda *_: calls.append("second"))
+        with DEFERRED:
+            signal.raise_signal(SIGNAL)
+        assert calls == ["second"]
+        signal.signal(SIGNAL, before)
+        signal.raise_signal(SIGNAL)
+        with DEFERRED:
+            signal.raise_signal(SIGNAL)
+        assert calls == ["second", "first", "first"]
+        calls.clear()
+
+
+def test_after_a_block_the_handler_is_the_application_s(calls):
+    mine = signal.getsignal(SIGNAL)
+    with DEFERRED:
+        before = signal.signal(SIGNAL, signal.SIG_IGN)
+    assert signal.getsignal(SIGNAL) is signal.SIG_IGN  # it was set inside
+    signal.signal(SIGNAL, before)
+    with DEFERRED:
+        pass
+    assert signal.getsignal(SIGNAL) is mine
+
+
+def test_a_patient_block_that_another_thread_leaves_holds_no_signal_back(calls):
+    block = DEFERRED.patiently()
+    block.__enter__()
+    signal.raise_signal(SIGNAL)
+    assert not calls
+    leaving = threading.Thread(target=block.__exit__, args=(None, None, None))
+    leaving.start()
+    leaving.join()
+    assert calls == ["first"]
+    signal.raise_signal(SIGNAL)
+    assert calls == ["first", "first"]
+
+
+def test_a_child_that_another_thread_forks_inside_a_block_gets_its_signals(calls):
+    statuses = []
+
+    def fork():
+        child = os.fork()
+        if not child:
+            signal.raise_signal(SIGNAL)
+            os._exit(len(calls))
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    with DEFERRED:
+        forking = threading.Thread(target=fork)
+        forking.start()
+        forking.join()
+    assert statuses == [1]
+    assert not calls
+
+
+def test_a_child_that_the_main_thread_forks_inside_a_block_leaves_it_as_the_parent_does(calls):
+    with DEFERRED:
+        child = os.fork()
+        signal.raise_signal(SIGNAL)
+        early = len(calls)
+    if not child:
+        os._exit(len(calls) - early)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert calls == ["first"]
