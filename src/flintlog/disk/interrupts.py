@@ -89,8 +89,8 @@ class _Deferral:
     def patiently(self) -> Iterator[None]:
         """Around a block of the application that must be left by its end.
 
-        A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once. A block of the main
-        thread may be left by another one, as the garbage collector does it.
+        A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once. A block of the
+        main thread may be left by another one, as the garbage collector does it.
         """
         if not _is_main():
             yield

@@ -15,7 +15,7 @@ from flintlog.core.dialect import SPLIT_BYTES, ByteField, ByteRange, EntryQuery,
 from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, asked, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.live import suppress_gone
+from flintlog.core.live import settled, suppress_gone
 from flintlog.dialects.limestone import explain as fields
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
@@ -24,7 +24,7 @@ from flintlog.dialects.limestone.files import blobs
 from flintlog.dialects.limestone.judge import Tail, judge
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Around, Walk
-from flintlog.dialects.limestone.survey import Survey, settled, survey
+from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.dialects.limestone.upkeep.salvage import resumption
 from flintlog.disk import Disk
 
@@ -310,5 +310,5 @@ def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
         mapped = found.mapped(lambda live: list(tables.state_batches(found.views, found.names, live)))
         return chain([next(mapped, [])], mapped)
 
-    for batches in settled(begun):
+    for batches in settled(disk, path, begun):
         yield from batches

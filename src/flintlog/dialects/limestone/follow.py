@@ -42,9 +42,10 @@ from flintlog.core.follow import (
     replaced,
     report_batch,
 )
+from flintlog.core.live import ChangedError
 from flintlog.core.position import span
 from flintlog.dialects.limestone import entries, tables
-from flintlog.dialects.limestone.survey import Survey, VanishedError, survey
+from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk
 
 # An idle follower moves on when so many epochs came without an entry, so that a later compaction is no loss to it.
@@ -154,7 +155,7 @@ class EpochFollower:
         inodes = _inodes(disk, path)
         parts = list(_parts(found, delivered, with_base=with_base))
         if any(inodes.get(name) != inode for name, inode in _inodes(disk, path).items()):
-            raise VanishedError("logs were rotated while they were listed", file=path, advice="Try again")
+            raise ChangedError("logs were rotated while they were listed", file=path, advice="Try again")
         for part in parts:
             compacted = tables.COMPACTED in part.statuses
             wanted = (
@@ -195,7 +196,7 @@ class EpochFollower:
         batches = entries.read_split(disk, path, replace(split, file=name), piece.query)
         first = list(itertools.islice(batches, 1))
         if _inodes(disk, path).get(name) != piece.inode:
-            raise VanishedError("this log was rotated while it was opened", file=path, advice="Try again")
+            raise ChangedError("this log was rotated while it was opened", file=path, advice="Try again")
         return itertools.chain(first, batches)
 
 

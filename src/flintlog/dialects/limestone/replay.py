@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.core.live import ChangedError
 from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -32,7 +33,7 @@ from flintlog.dialects.limestone.merge import (
 )
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
-from flintlog.dialects.limestone.survey import Survey, VanishedError
+from flintlog.dialects.limestone.survey import Survey
 from flintlog.errors import RefusedError, UsageError
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ class State:
             if len(entries):
                 yield merge.candidates(source, columns_of(entries, base=reading.base))
         if seen != int(reading.snippets.entries.sum()):
-            raise VanishedError(
+            raise ChangedError(
                 "this file was changed while it was read",
                 file=f"{self._survey.path}/{reading.name}",
                 advice="Read the directory again",

@@ -23,16 +23,14 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
 from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
-from flintlog.core.live import suppress_gone
+from flintlog.core.live import ChangedError, suppress_gone
 from flintlog.core.workers import threads
 from flintlog.dialects.limestone import base, scan
 from flintlog.dialects.limestone import layout as lay
@@ -42,8 +40,6 @@ from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatal
 from flintlog.dialects.limestone.scan import Snippets, Walk
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, DiskError, RefusedError
-
-T = TypeVar("T")
 
 WORKERS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20
@@ -163,23 +159,11 @@ class Survey:
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise
-            raise VanishedError(
+            raise ChangedError(
                 "this file was removed or renamed while the directory was read",
                 file=place,
                 advice="Read the directory again",
             ) from error
-
-
-class VanishedError(RefusedError):
-    """A file went away while a live directory was looked at."""
-
-
-def settled(read: Callable[[], T]) -> T:
-    """What `read` makes of a directory that a store may be changing: it looks again when a file went away meanwhile."""
-    for _ in range(_ATTEMPTS - 1):
-        with suppress(VanishedError):
-            return read()
-    return read()
 
 
 Walker = Callable[
@@ -206,13 +190,13 @@ def survey(
         catalogs = _catalog_bytes(disk, path)
         try:
             found = _survey(disk, path, catalogs, progress, walker, assumed)
-        except VanishedError:
+        except ChangedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
             continue
         if _catalog_bytes(disk, path) == catalogs and not _has_rotated(found):
-            break
-    return found
+            return found
+    raise ChangedError("the directory changes faster than it can be read", file=path, advice="Try again")
 
 
 def _has_rotated(found: Survey) -> bool:
@@ -238,7 +222,7 @@ def _survey(
     found.listing = list_files(disk, path)
     if found.listing.epochs.keys() != epochs.epochs.keys():
         # The file that was read as the newest may be the empty one behind it.
-        raise VanishedError(
+        raise ChangedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
         )
     _read_manifest(found, assumed)

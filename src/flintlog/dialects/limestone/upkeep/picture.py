@@ -11,7 +11,7 @@ from flintlog.core.backup.picture import ChangedError, Part, Picture, check_posi
 from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.survey import LogRead, Survey, VanishedError, survey
+from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
 
 
@@ -21,10 +21,7 @@ def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
     What is durable is read before the logs, and sessions above it are left out where nothing durable stands behind
     them. Files are renamed, replaced and removed, and what is durable in them stays: another file under a name tells.
     """
-    try:
-        found = survey(disk, path)
-    except VanishedError as error:
-        raise ChangedError(error.message, file=error.file) from error
+    found = survey(disk, path)
     found.refuse_damage()
     found.refuse_forgetting()
     low, epoch = max(found.low, 0), found.durable

@@ -17,7 +17,7 @@ from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live, State, epoch_of
 from flintlog.dialects.limestone.scan import Snippets
-from flintlog.dialects.limestone.survey import LogRead, Survey, settled, survey
+from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = 
         return look(
             disk,
             path,
-            lambda: settled(lambda: _everything(survey(Disk(disk.kernel, progress), path), _parts)),
+            lambda: _everything(survey(Disk(disk.kernel, progress), path), _parts),
             lambda: _inventory(survey(disk, path), {}),
             _PASSING,
         )
