@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from flintlog.core.undo import tree
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file
@@ -337,6 +338,25 @@ def only_back(disk: Disk, history: History[Item]) -> None:
     _shipped(disk, history, {lay.CATALOG_BACK: lay.CATALOG_FILE.encode()})
 
 
+def two_catalogs(disk: Disk, history: History[Item]) -> None:
+    """A second compaction was killed when its catalog stood beside the one before it, and nothing was removed."""
+    compacted_once(disk, history)
+    with Driver(disk, history) as app:
+        app.write(0, (1, b"b", b"2"))
+        app.switch()
+        app.store.rotate()
+    before = {name: disk.read(f"{ROOT}/{name}", 1 << 20) for name in tree(disk, ROOT)}
+    with opened(disk, snapshot=False) as store:
+        assert store.compact() is not None
+    before[lay.CATALOG_BACK] = before.pop(lay.CATALOG_FILE)
+    for name, content in before.items():
+        if disk.stat(f"{ROOT}/{name}") is None:
+            with disk.open(f"{ROOT}/{name}", "create") as file:
+                file.pwrite(content, 0)
+                file.sync()
+    disk.sync_directory(ROOT)
+
+
 def goes_on(disk: Disk, history: History[Item]) -> None:
     """A directory that a crash left is opened and written to."""
     with Driver(disk, history) as app:
@@ -409,5 +429,6 @@ SUITE = Suite(
         Scenario("keeps-blobs", keeps_blobs),
         Scenario("goes-on-with-the-compacted-file-before", goes_on, prepare=only_previous),
         Scenario("goes-on-with-the-catalog-before", goes_on, prepare=only_back),
+        Scenario("goes-on-between-two-catalogs", goes_on, prepare=two_catalogs, atomic_bytes=4),
     ),
 )

@@ -100,9 +100,10 @@ def assert_every_sync_is_needed(
         }
         proofs = list(pool.map(_prove, proved.items()))
     note("proof", [len(proofs)])
-    assert [proof.site for proof in proofs if proof.violation is None] == []
-    lines = sync_lines(*modules)
-    assert [line for line in lines if not any(line in site for site in reached)] == []
+    unproved = [proof.site for proof in proofs if proof.violation is None]
+    assert not unproved, unproved
+    unreached = [line for line in sync_lines(*modules) if not any(line in site for site in reached)]
+    assert not unreached, unreached
 
 
 def _sites_of(place: tuple[str, str]) -> list[str]:

@@ -32,10 +32,7 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
     modules = (disk, engine, following, note_files, operation_log)
-    merged = [
-        "dialects/mpy6a/spread.py:fill:"
-    ]  # by a worker on another machine; here the install syncs the file too
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=merged)
+    promises.assert_every_sync_is_needed(SUITES, modules, record_property)
 
 
 def test_a_process_killed_under_load_loses_no_session(tmp_path, record_property):

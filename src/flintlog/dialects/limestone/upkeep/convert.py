@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from flintlog.core.new_place import new_place
+from flintlog.core.new_place import new_place, refuse_taken
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import tables
@@ -30,7 +30,7 @@ _EDITIONS: dict[str, Edition] = {"designed": "designed", "shipped": "shipped"}
 def plan_convert(
     disk: Disk, path: str, edition: str, target: str, instance: Callable[[], str] = new_instance
 ) -> Plan:
-    """Write the state of `path` in `edition` to `target`, a place that does not exist yet."""
+    """Write the state of `path` in `edition` to `target`, an empty or a new place."""
     if edition not in _EDITIONS:
         raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(_EDITIONS)}")
     new = _EDITIONS[edition]
@@ -39,10 +39,7 @@ def plan_convert(
     assert found.manifest is not None
     if found.edition == new and found.manifest.version == lay.VERSION_OF[new]:
         raise RefusedError(f"this directory is of the {edition} edition already", file=path)
-    if disk.stat(target) is not None:
-        raise RefusedError(
-            "the target exists already", file=target, advice="Name a place that does not exist yet"
-        )
+    refuse_taken(disk, target)
     numbers = sorted(_blobs(found))
     if numbers and new == "designed":
         raise RefusedError(
@@ -111,7 +108,6 @@ def _write(
         with disk.open(posixpath.join(found.path, place)) as source:
             _write_file(disk, posixpath.join(path, place), source.chunks(0, source.size()))
         disk.sync_directory(posixpath.join(path, posixpath.dirname(place)))
-    disk.sync_directory(path)
 
 
 def _write_file(disk: Disk, path: str, chunks: Iterator[Buffer]) -> None:

@@ -219,9 +219,10 @@ class Engine:
                 self._write_state()
 
     def rebase(self, machine: Machine, gone: Iterable[str]) -> None:
-        """Put another state in the place of this one, whose files are there and durable. The lock is held.
+        """Put another state in the place of this one, whose files are there and synced. The lock is held.
 
-        The checkpoint decides: before it new files are leftovers, behind it those that are `gone`.
+        The checkpoint decides: before it new files are leftovers, behind it those that are `gone`. The names of the new
+        ones become durable with the marks of those.
         """
         gone = list(gone)
         self._group.drain()

@@ -288,7 +288,7 @@ class Arrival:
                 self._sessions.append(session)
 
     def settle(self, item: Settled) -> tuple[Machine, list[str]]:
-        """The state that the leader had, durable as far as the files go; and the files that are no more."""
+        """The state that the leader had, whose files are synced; and the files that are no more."""
         descriptors = []
         for name in item.names:
             known = self._own.get(name)
@@ -302,7 +302,6 @@ class Arrival:
         with self._engine.failstop.guard():
             for file in self._files.values():
                 file.sync()
-            self._engine.disk.sync_directory(self._engine.path)
         self._close()
         self._find_last_times(machine)
         return machine, [name for name in self._own if name not in machine.files]
@@ -371,7 +370,6 @@ class Arrival:
         engine.announce(other)
         with engine.failstop.guard():
             engine.disk.link(posixpath.join(engine.path, name), posixpath.join(engine.path, other))
-            engine.disk.sync_directory(engine.path)
         self._own[other] = self._own.pop(name)
         engine.machine.rename(self._own[other], other)
         engine.rebase(engine.machine, [name])

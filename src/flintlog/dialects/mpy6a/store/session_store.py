@@ -529,14 +529,14 @@ class SessionStore:
         return freed
 
     def _put_merged(self, merge: Merge, written: DiskFile) -> str:
-        """Give a merged file its name; it counts with the next checkpoint."""
+        """Give a merged file, which is synced, its name; it counts with the next `rebase`, and so does the name."""
         engine = self._engine
         # It counts as created when the first of them was, but has a name of its own.
         living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
         name = lay.name_behind(merge.files[0].name, living)
         engine.announce(name)
         with engine.failstop.guard():
-            engine.disk.install(written, f"{self.path}/{name}")
+            engine.disk.rename(written.path, f"{self.path}/{name}")
         return name
 
     # Two stores

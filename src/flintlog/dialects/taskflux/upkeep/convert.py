@@ -14,7 +14,7 @@ import numpy as np
 
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import gather, offsets_of
-from flintlog.core.new_place import new_place
+from flintlog.core.new_place import new_place, refuse_taken
 from flintlog.core.plan import Plan, Step
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment
@@ -74,16 +74,13 @@ def _reencoded(segment: Segment, old: Layout, new: Layout) -> Iterator[bytes | b
 
 
 def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
-    """Write `data` in `edition` to `target`, a root that does not exist yet."""
+    """Write `data` in `edition` to `target`, an empty or a new root."""
     new = lay.layout_of(edition)
     found = survey(disk, data, read_all=True)
     found.refuse_damage()
     if found.layout is new:
         raise RefusedError(f"this directory is of the {edition} edition already", file=data)
-    if disk.stat(target) is not None:
-        raise RefusedError(
-            "the target exists already", file=target, advice="Name a place that does not exist yet"
-        )
+    refuse_taken(disk, target)
     _check_fits(found, new)
     steps = [
         Step("write", segment.file.name, f"{len(segment.records)} entries, edition {edition}")
