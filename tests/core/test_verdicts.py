@@ -16,32 +16,6 @@ from flintlog.core.rounds import repair
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 
-# Findings that do not keep to the rule yet: called corrupt, and a repair gives nothing up.
-CORRUPT_AND_NOTHING_LOST = {
-    "taskflux": set[str](),
-    "zmqraft": {"index-token", "index-capacity"},
-    "mpy6a": {
-        "record-order",
-        "record-time",
-        "file-order",
-        "file-long",
-        "replay-bound",
-        "two-writers",
-        "snapshot-duplicate",
-        "writer-not-last",
-        "note-ahead",
-        "file-short",
-    },
-    "limestone": {
-        "blob-missing",
-        "entry-outside",
-        "epoch-type",
-        "epoch-short",
-        "catalog-lost",
-        "catalog-name",
-        "catalog-old",
-    },
-}
 CORRUPT_AND_OPENS = {"limestone": {"blob-missing"}}
 
 
@@ -80,7 +54,7 @@ def wrong_before(log: Dialect, root: Path, seen: Inventory, plan: Plan) -> str |
         return f"verify says {seen.exit_status}, repair {plan.exit_status}"
     if gives_up and seen.verdict in ("clean", "repairable"):
         return f"{seen.verdict}, and a repair gives up {plan.lost} {plan.refusal}"
-    if seen.verdict == "corrupt" and not gives_up and not codes & CORRUPT_AND_NOTHING_LOST[log.name]:
+    if seen.verdict == "corrupt" and not gives_up:
         return f"corrupt by {codes}, and a repair gives nothing up"
     if (opened and not read) or (read and not opened and seen.verdict != "repairable"):
         return f"opens: {opened}, and has a state: {read}"

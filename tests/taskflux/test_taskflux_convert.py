@@ -131,8 +131,8 @@ def test_what_is_no_conversion_is_refused():
         DIALECT.plan_convert(disk, "/a", "designed", "/b")
     with pytest.raises(UsageError):
         DIALECT.plan_convert(disk, "/a", "modern", "/b")
-    disk.make_passing_directory("/there")
-    with pytest.raises(RefusedError, match="exists"):
+    disk.make_passing_directory("/there/something")
+    with pytest.raises(RefusedError, match="taken"):
         DIALECT.plan_convert(disk, "/a", "shipped", "/there")
 
 

@@ -218,6 +218,7 @@ class _Life:
             self._call_interrupted()
             if len(self.children) < forks and self.chance.random() < 0.1:
                 self._fork()
+        signal.setitimer(signal.ITIMER_REAL, 0)  # a process that ends has no handler any more
         self.store.close()
         for worker in workers:
             worker.join()

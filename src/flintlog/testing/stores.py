@@ -31,8 +31,13 @@ def _several(chance: random.Random) -> int:
 
 
 def fresh(word: str, count: int = 1) -> list[str]:
-    """Names that no other thread or process gives."""
-    return [f"{word}-{os.getpid()}-{next(_numbers)}" for _ in range(count)]
+    """Names that no other thread or process gives, all of one length: a seed then fills the same bytes."""
+    return [f"{word}-{os.getpid():07}-{next(_numbers):09}" for _ in range(count)]
+
+
+def _if_new(disk: Disk, path: str, edition: Any) -> Any:
+    """The edition to make a directory in; one that is there says its own."""
+    return None if disk.list(path) else edition
 
 
 def _bytes(names: Iterable[str]) -> list[bytes]:
@@ -62,7 +67,7 @@ def _snapshot(store: Any, notes: Notes, chance: random.Random) -> None:
 
 def _open_queues(edition: str) -> Callable[[Disk, str], QueueStore]:
     limits: dict[str, Any] = {"soft_limit": 2_000, "hard_limit": 4_000, "snapshot_threshold": 1}
-    return lambda disk, path: QueueStore(path, disk=disk, edition=edition, **limits)
+    return lambda disk, path: QueueStore(path, disk=disk, edition=_if_new(disk, path, edition), **limits)
 
 
 def _records(store: QueueStore) -> Sequence[str]:
@@ -359,7 +364,7 @@ class _Keys:
     """A datastore whose threads have a channel each, and wait for what they put."""
 
     def __init__(self, disk: Disk, path: str, edition: Any) -> None:
-        self.store = Datastore(path, disk=disk, edition=edition)
+        self.store = Datastore(path, disk=disk, edition=_if_new(disk, path, edition))
         self._own = threading.local()
 
     def change(self, act: Callable[[Any], None]) -> None:

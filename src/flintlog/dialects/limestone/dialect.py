@@ -43,14 +43,16 @@ class Limestone:
         return None if found.manifest is None else found.edition
 
     def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.limestone.upkeep import verify
 
-        return verify.inspect(disk, path)
+        return judged(self, disk, path, verify.inspect(disk, path))
 
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.limestone.upkeep import verify
 
-        return verify.verify(disk, path, progress, workers)
+        return judged(self, disk, path, verify.verify(disk, path, progress, workers))
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.limestone.tables import ENTRY_SCHEMA
@@ -99,9 +101,10 @@ class Limestone:
         return state_frame(workers, disk, path, parse_epoch(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.core.verdict import judged_plan
         from flintlog.dialects.limestone.upkeep.repair import plan_repair
 
-        return plan_repair(disk, path)
+        return judged_plan(plan_repair(disk, path))
 
     def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
         from flintlog.core.undo import plan_undo

@@ -48,14 +48,16 @@ class Mpy6a:
         return None
 
     def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.mpy6a.upkeep import verify
 
-        return verify.inspect(disk, path)
+        return judged(self, disk, path, verify.inspect(disk, path))
 
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.mpy6a.upkeep import verify
 
-        return verify.verify(disk, path, progress, workers)
+        return judged(self, disk, path, verify.verify(disk, path, progress, workers))
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.mpy6a.tables import ENTRY_SCHEMA
@@ -103,9 +105,10 @@ class Mpy6a:
         return state_frame(workers, *state_survey(disk, path, as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.core.verdict import judged_plan
         from flintlog.dialects.mpy6a.upkeep.repair import plan_repair
 
-        return plan_repair(disk, path)
+        return judged_plan(plan_repair(disk, path))
 
     def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
         from flintlog.core.undo import plan_undo

@@ -18,7 +18,7 @@ from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.live import settled
+from flintlog.core.live import settled, told_when_it_goes
 from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import event_fields, scan, tables
 from flintlog.dialects.mpy6a import explain as fields
@@ -425,7 +425,7 @@ def _record_spans(
 def state(disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
     """Every session that waits, in the order of replay; now, or when an operation was the last one."""
     until = _until(as_of)
-    with sound_survey(disk, path, examine_bytes=EXAMINE_BYTES) as now:
+    with told_when_it_goes(path), sound_survey(disk, path, examine_bytes=EXAMINE_BYTES) as now:
         found = now if until is None else survey_at(now, until)
         for pieces, order in merge(found, until):
             yield from tables.state_batches(pieces, order)

@@ -54,14 +54,16 @@ class Taskflux:
         return None if found is None else found.edition
 
     def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.taskflux.upkeep import verify
 
-        return verify.inspect(disk, _data(disk, path))
+        return judged(self, disk, path, verify.inspect(disk, _data(disk, path)))
 
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.taskflux.upkeep import verify
 
-        return verify.verify(disk, _data(disk, path), progress, workers)
+        return judged(self, disk, path, verify.verify(disk, _data(disk, path), progress, workers))
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.taskflux.tables import ENTRY_SCHEMA
@@ -117,9 +119,10 @@ class Taskflux:
         return state_frame(workers, disk, _data(disk, path), _lsn(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.core.verdict import judged_plan
         from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 
-        return plan_repair(disk, _data(disk, path))
+        return judged_plan(plan_repair(disk, _data(disk, path)))
 
     def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
         from flintlog.core.undo import plan_undo

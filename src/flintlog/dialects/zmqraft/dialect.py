@@ -47,14 +47,16 @@ class Zmqraft:
         return None
 
     def inspect(self, disk: Disk, path: str) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.zmqraft.upkeep import verify
 
-        return verify.inspect(disk, _peer(disk, path))
+        return judged(self, disk, path, verify.inspect(disk, _peer(disk, path)))
 
     def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+        from flintlog.core.verdict import judged
         from flintlog.dialects.zmqraft.upkeep import verify
 
-        return verify.verify(disk, _peer(disk, path), progress, workers)
+        return judged(self, disk, path, verify.verify(disk, _peer(disk, path), progress, workers))
 
     def entry_schema(self) -> pa.Schema:
         from flintlog.dialects.zmqraft.tables import ENTRY_SCHEMA
@@ -101,9 +103,10 @@ class Zmqraft:
         return entries.state_frame(workers, disk, _peer(disk, path), _index(as_of))
 
     def plan_repair(self, disk: Disk, path: str) -> Plan:
+        from flintlog.core.verdict import judged_plan
         from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
 
-        return plan_repair(disk, _peer(disk, path))
+        return judged_plan(plan_repair(disk, _peer(disk, path)))
 
     def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
         from flintlog.core.undo import plan_undo

@@ -42,11 +42,14 @@ def live_range(
     term_of: Callable[[int, int], int],
     is_unused: Callable[[int], bool],
     superseded_by: Collection[tuple[int, int]] = (),
+    *,
+    end_is_known: bool = True,
 ) -> LogRange:
     """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term,
     `is_unused(file)` says whether every slot is free.
 
-    `superseded_by` are the snapshots that the log itself says it is not of.
+    `superseded_by` are the snapshots that the log itself says it is not of. Where the end of the log is not known,
+    nothing else says so.
     """
     files = list(firsts)
     empty: list[int] = []
@@ -59,7 +62,8 @@ def live_range(
     findings += gaps
     last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
     superseded = bool(files) and (
-        (snapshot.index, snapshot.term) in superseded_by or _is_superseded(files, last, snapshot, term_of)
+        (snapshot.index, snapshot.term) in superseded_by
+        or (end_is_known and _is_superseded(files, last, snapshot, term_of))
     )
     if superseded:
         message = (

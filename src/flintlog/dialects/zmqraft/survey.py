@@ -360,7 +360,13 @@ def _find_range(found: Survey) -> None:
 def _range_of(found: Survey, firsts: list[int], snapshot: SnapshotHead) -> LogRange:
     def judge(firsts: list[int]) -> LogRange:
         return live_range(
-            firsts, snapshot, found.count_of, found.term_of, found.is_unused, found.listing.superseded_by
+            firsts,
+            snapshot,
+            found.count_of,
+            found.term_of,
+            found.is_unused,
+            found.listing.superseded_by,
+            end_is_known=not firsts or found.reads[firsts[-1]].count is not None,
         )
 
     if firsts and found.reads[firsts[-1]].begun and found.snapshot is not None:

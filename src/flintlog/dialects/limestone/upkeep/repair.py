@@ -75,6 +75,7 @@ def plan_repair(
     _plan_logs(found, draft)
     compacts = _plan_left_out(found, draft)
     _plan_opening(found, draft)
+    draft.lost += [item.message for item in findings if item.code == "blob-missing"]  # nothing brings it back
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
         if found.manifest is None:

@@ -198,7 +198,7 @@ def _say_gone(made: Rebuild, name: str, unread: int, draft: Draft) -> None:
         draft.lost.append(f"{name}: what of it was not read, unless an operation that is lost deleted it")
     elif unread:
         draft.lost.append(f"{name}: {unread} bytes that were not read")
-    elif not made.operations and name not in made.described and name != made.found.created:
+    elif not made.operations:  # the note's files do not tell how long a file has become
         draft.lost.append(f"{name}: every session that waited in it; nothing says how many")
 
 

@@ -111,12 +111,19 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
             draft.lost.append(f"LSN {found.base.index + 1} on, to the end of the log")
             _begin_log(found, emptied, draft)
         return
-    first = min(wrong, key=lambda item: (names[item.file or ""], item.offset or 0))
-    at = names[first.file or ""]
+    # Where the log begins comes first: what is wrong behind a beginning that is missing does not matter.
+    wrong.sort(key=lambda item: (names[item.file or ""], item.code != "log-start", item.offset or 0))
+    while wrong and wrong[0].code == HEADER_DAMAGED:
+        header = wrong.pop(0)
+        _renew_header(found.segments[names[header.file or ""]].file, header, draft, found)
+    if wrong:
+        _plan_damage(found, names[wrong[0].file or ""], wrong[0], draft)
+
+
+def _plan_damage(found: Survey, at: int, first: Finding, draft: Draft) -> None:
+    """What the first damage in the log costs."""
     if first.code == "torn-tail":
         _cut(found.segments[at], found.segments[at].end, first, draft, found)
-    elif first.code == HEADER_DAMAGED:
-        _renew_header(found.segments[at].file, first, draft, found)
     elif first.code == "torn-header":
         _restart(found.segments[at].file, first, draft, found)
     elif first.code == "log-start" and not found.has_snapshot:
