@@ -71,7 +71,7 @@ def _malformed():
 
 
 def test_every_code_has_a_row_and_a_directory_that_shows_it():
-    assert set(PAGE.rows) == PAGE.codes_in_the_source() | _made_of_parts() | {"scratch"}
+    assert set(PAGE.rows) == PAGE.codes_in_the_source() | _made_of_parts()
     assert {code for code, _ in BY_CODE} == set(PAGE.rows)
 
 

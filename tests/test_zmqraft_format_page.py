@@ -17,7 +17,7 @@ PAGE = FormatPage(
     "index|entry|log|snapshot|state|torn|term|applied|empty|unfinished",
     RaftStore,
     frozenset({"token_file.py"}),  # its codes are not those of a directory
-    frozenset({"leftover", "scratch", "foreign"}),
+    frozenset({"leftover", "foreign"}),
 )
 
 

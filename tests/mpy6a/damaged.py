@@ -322,7 +322,7 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("record-order", golden("s4_order_violation/in_file")),
     ("record-order", but(noted, in_record(SECOND, 2, 0, struct.pack("<Q", T0)))),
     ("record-order", but(settled, in_record(SECOND, 2, 0, struct.pack("<Q", T0)))),
-    ("record-time", but(noted, in_record(FIRST, 1, 0, bytes(8)))),
+    ("record-time", but(noted, in_record(SECOND, 1, 0, bytes(8)))),
     ("record-time", but(settled, in_record(FIRST, 3, 0, bytes(8)))),
     ("record-term", but(noted, in_record(FIRST, 3, 8, bytes(8)))),
     ("record-number", but(noted, in_record(FIRST, 1, 28, HUGE))),
@@ -392,6 +392,6 @@ BY_CODE: tuple[tuple[str, Make], ...] = (
     ("exhausted-short", but(aside, cut(lay.EXHAUSTED_FILE, 10))),
     # others
     ("leftover", leftover),
-    ("scratch", but(noted, lambda root: (root / "state.log.new").write_bytes(b"") and None)),
+    ("leftover", but(noted, lambda root: (root / "state.log.new").write_bytes(b"") and None)),
     ("foreign", but(noted, lambda root: (root / "notes.txt").write_bytes(b"mine") and None)),
 )

@@ -180,14 +180,19 @@ def test_verify_names_the_torn_end_and_opening_cuts_it(name, tmp_path):
     assert MPY6A.verify(DISK, str(path), no_progress).verdict == "clean"
 
 
+# Only descriptors are wrong, and what is right follows from the data files.
+HEALED_BY_REPAIR = ("replay-bound", "two-writers", "snapshot-duplicate")
+
+
 @pytest.mark.parametrize("name", DAMAGED)
 def test_verify_state_and_opening_name_the_damage_and_change_nothing(name, tmp_path):
     path = lay_out(name, tmp_path)
     before = snapshot_of(path)
     code, file, offset, words = ERRORS[name]
     inventory = MPY6A.verify(DISK, str(path), no_progress)
-    assert (inventory.verdict, inventory.exit_status) == ("corrupt", 3)
-    (finding,) = [item for item in inventory.findings if item.severity == "corrupt"]
+    verdict = ("repairable", 1) if code in HEALED_BY_REPAIR else ("corrupt", 3)
+    assert (inventory.verdict, inventory.exit_status) == verdict
+    (finding,) = [item for item in inventory.findings if item.severity == verdict[0]]
     assert (finding.code, finding.file, finding.offset) == (code, file, offset)
     assert words in finding.message
     for refused in (

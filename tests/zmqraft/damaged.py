@@ -221,7 +221,7 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("term-order", terms(3, 2, term=3)),
     ("term-behind", terms(3)),
     ("applied-beyond", applied_beyond),
-    ("scratch", golden("d40_tmp_leftovers")),
+    ("leftover", golden("d40_tmp_leftovers")),
     ("foreign", golden("d41_foreign_names")),
 )
 

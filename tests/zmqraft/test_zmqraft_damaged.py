@@ -67,10 +67,10 @@ TABLE = {
     "d13_first_file_missing": index("log-start", 16, None, index_path(8)),
     "d14_middle_file_not_full": index("log-gap", 16, 22, index_path(0x18)),
     # One field of the header: name, size and table say what it was, but not whether the file is of this place.
-    "d15_wrong_magic": index("index-token", 0, 5),
+    "d15_wrong_magic": Told("repairable", "index-token", ONE, 0, None, 5),
     "d16_wrong_version": Told("unsupported", "index-version", ONE, 8),
     "d17_index_mismatch": index("index-first", 16, 0),
-    "d18_capacity_mismatch": index("index-capacity", 4, 5),
+    "d18_capacity_mismatch": Told("repairable", "index-capacity", ONE, 4, None, 5),
     "d19_entry_term_too_big": index("entry-term", 357, 4),
     # An empty last file takes nothing with it; the second and third the original opens no more.
     "d20_empty_last_file": clean(1, 47, "empty-file", index_path(0x30)),
@@ -101,7 +101,7 @@ TABLE = {
     "d38_pers_bad_type": Told("corrupt", "state-record", "raft.pers", 1468, None, 0),
     "d39_pers_array_tail": clean(1, 0, "state-array", "raft.pers"),
     # Odd, and whole.
-    "d40_tmp_leftovers": clean(1, 5, "scratch", "raft.pers.tmp-99-zz"),
+    "d40_tmp_leftovers": clean(1, 5, "leftover", "raft.pers.tmp-99-zz"),
     "d41_foreign_names": clean(1, 50, "foreign", "log/00000/00/00/0000000000000A.rlog"),
     "d42_capacity_not_pow2": clean(1, 5),
     "d43_extra_segment": clean(1, 5),

@@ -1,8 +1,8 @@
 """Damage that a repair heals without a loss is repairable, whatever it looks like.
 
 A dialect calls a thing corrupt when a store must not open it. Whether anything that was acknowledged is gone with it,
-only the plan of a repair knows: the same bytes may stand in a snapshot, or in another log. So where a look says corrupt,
-the plan is asked, and the rule of `core/finding.py` holds for every dialect.
+only the plan of a repair knows: the same bytes may stand in a snapshot, or in another log. So where a look says
+corrupt, the plan is asked, and the rule of `core/finding.py` holds for every dialect.
 """
 
 from __future__ import annotations

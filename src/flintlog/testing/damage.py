@@ -5,7 +5,8 @@ repair and its undo are asked about it, and must agree:
 
 - *clean*: it opens, can be read, and there is nothing to repair;
 - *repairable*: it opens, or `repair` makes it open, and the plan loses nothing;
-- *corrupt* or *unsupported*: it does not open, and the plan names a loss or refuses. After a repair it opens.
+- *corrupt* or *unsupported*: it does not open, and the plan names a loss or refuses. After as many repairs as it takes
+  it opens, or the next one is refused.
 
 Opening that refuses changes no byte. No entry is invented. Undo is exact. Nothing raises an error that is not ours.
 """
@@ -15,11 +16,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from flintlog.core.dialect import Dialect, EntryQuery, detect, no_progress
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
+from flintlog.core.rounds import repair
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, NotALogError, UsageError
 from flintlog.testing.device import ROOT, State
@@ -31,6 +34,7 @@ Content = dict[str, bytes]
 _WHOLE_FILES = ("emptied", "zeroed", "removed", "swapped", "copied", "cut")
 _BYTES = ("flipped", "sector", "appended")
 _SECTOR = 512
+_REPAIRS_MAX = 8
 
 
 @dataclass
@@ -193,23 +197,32 @@ class Spoiled:
         kernel = self._machine()
         disk = Disk(kernel)
         before = _content(kernel)
-        done = _outcome(log.plan_repair(disk, PATH).apply)
-        yield from self._fault(done)
-        if isinstance(done, str) and done.startswith(_REFUSED):
-            if _content(kernel) != before:
-                yield f"a repair that was refused ({done}) changed {_differing(before, _content(kernel))}"
+        plan: Plan | None = log.plan_repair(disk, PATH)
+        repairs = 0
+        while plan is not None and plan.steps and repairs < _REPAIRS_MAX:
+            done = _outcome(partial(repair, log, disk, PATH, plan))
+            yield from self._fault(done)
+            if isinstance(done, str):
+                if not repairs and _content(kernel) != before:
+                    yield f"a repair that was refused ({done}) changed {_differing(before, _content(kernel))}"
+                break
+            repairs += 1
+            plan = done.further  # what a person decides to lose
+        if not repairs:
             return
         report.repaired += 1
         after = MemoryKernel(kernel.visible())
         verdict = self._verdict(log, Disk(after))
         found = _outcome(lambda: self._items(Disk(after)))
         if isinstance(found, str):
-            yield f"repaired, {verdict}, and it does not open: {found}"
+            if plan is None or plan.refusal is None:
+                yield f"repaired, {verdict}, and it does not open: {found}"
         else:
             yield from self._invented(found, "repair")
-        undone = _outcome(lambda: log.plan_undo(disk, PATH).apply())
-        if isinstance(undone, str) and undone.startswith((_FAULT, _REFUSED)):
-            yield f"undo: {undone}"
+        for _ in range(repairs):
+            undone = _outcome(lambda: log.plan_undo(disk, PATH).apply())
+            if isinstance(undone, str) and undone.startswith((_FAULT, _REFUSED)):
+                yield f"undo: {undone}"
         if _content(kernel) != before:
             yield f"undo leaves {_differing(before, _content(kernel))} changed"
 

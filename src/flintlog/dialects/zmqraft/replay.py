@@ -58,7 +58,7 @@ def live_range(
     leftovers, gaps = _gaps(files, snapshot.index, count_of)
     del files[: len(leftovers)]
     findings = [_empty(file, files[-1] + count_of(files[-1])) for file in empty[::-1]]
-    findings += [_heal("leftover", "left over from an unfinished removal", file) for file in leftovers]
+    findings += [_leftover(file) for file in leftovers]
     findings += gaps
     last = files[-1] + count_of(files[-1]) - 1 if files else snapshot.index
     superseded = bool(files) and (
@@ -166,6 +166,11 @@ def _empty(first: int, following: int) -> Finding:
     return Finding(
         severity, "empty-file", "an empty index file behind the end of the log", lay.index_path(first)
     )
+
+
+def _leftover(first: int) -> Finding:
+    message = "left over from an unfinished removal; opening removes it"
+    return Finding(Severity.NOTE, "leftover", message, lay.index_path(first))
 
 
 def _heal(code: str, message: str, first: int) -> Finding:

@@ -37,7 +37,6 @@ HEALED_BY_OPENING = {
     "torn-file": ("remove", True),
     "unfinished-close": ("rewrite", True),
     "empty-file": ("remove", True),
-    "leftover": ("remove", True),
     "log-superseded": ("move aside", False),
     "log-missing": ("begin", False),
     "snapshot-missing": ("write", False),

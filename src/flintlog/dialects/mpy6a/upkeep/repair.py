@@ -216,6 +216,10 @@ def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
     if item.adopted:
         _step(draft, "adopt", name, "nothing describes it any more; it is read from its beginning")
         draft.lost.append(f"{name}: what of it was read; it comes again")
+    if item.retimed:
+        draft.lost.append(
+            f"{name}: when {item.retimed} of its sessions {'was' if item.retimed == 1 else 'were'} due"
+        )
     if saved.holes or item.retimed:
         _step(draft, "rewrite", name, _rewritten(item))
     elif saved.end < item.on_disk:

@@ -79,7 +79,7 @@ def _first(found: Survey) -> Position | None:
 
 def _odd_files(found: Survey) -> Iterator[Finding]:
     for name in found.listing.scratch:
-        yield Finding(Severity.NOTE, "scratch", "left over from an unfinished operation", name)
+        yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
     for name in found.listing.foreign:
         yield Finding(Severity.NOTE, "foreign", "no part of an mpy6a directory; not touched", name)
 

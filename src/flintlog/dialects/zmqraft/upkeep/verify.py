@@ -58,7 +58,7 @@ def _inventory(found: Survey) -> Inventory:
 
 def _odd_files(found: Survey) -> Iterator[Finding]:
     for name in found.listing.scratch:
-        yield Finding(Severity.NOTE, "scratch", "left over from an unfinished operation", name)
+        yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
     for name in found.listing.foreign:
         yield Finding(Severity.NOTE, "foreign", "no part of a zmqraft directory; not touched", name)
 
