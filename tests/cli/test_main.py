@@ -60,7 +60,7 @@ def test_the_help_of_every_verb_has_an_example_that_parses(verb, capsys):
     [
         [],
         ["explode", "queues"],
-        ["verify"],
+        ["export"],
         ["verify", "queues", "--colour"],
         ["dump", "queues", "--from", "x"],
         ["dump", "queues", "--limit", "-1"],

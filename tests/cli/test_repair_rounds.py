@@ -12,7 +12,7 @@ from flintlog.cli.main import main
 
 
 def two_headers(root: Path) -> None:
-    """Damage that one round heals, twice: the second shows when the first is gone."""
+    """Two headers that one round renews."""
     segmented(root)
     for number in (1, 2):
         patch(segments(root)[number], 0, WRONG)
@@ -23,6 +23,19 @@ def header_and_record(root: Path) -> None:
     segmented(root)
     patch(segments(root)[1], 0, WRONG)
     cut(segments(root)[2], segments(root)[2].stat().st_size - 10)
+
+
+def begun_segment(root: Path) -> None:
+    """A segment that ends inside its header. It is no torn tail before those behind it are gone."""
+    segmented(root)
+    segments(root)[1].write_bytes(segments(root)[1].read_bytes()[:4] + bytes(11))
+
+
+def emptied_log(root: Path) -> None:
+    """The first segment has lost everything. That it is the only one shows when those behind it are gone."""
+    segmented(root)
+    size = segments(root)[0].stat().st_size
+    segments(root)[0].write_bytes(segments(root)[0].read_bytes()[:7] + bytes(size - 7))
 
 
 def test_the_verdict_after_the_repair_is_the_exit_status(tmp_path, capsys):
@@ -44,8 +57,16 @@ def test_the_verdict_after_the_repair_is_the_exit_status(tmp_path, capsys):
     assert "bring what is missing from a backup" in text
 
 
+def test_what_one_look_sees_one_round_heals(tmp_path, capsys):
+    for make, lost in ((two_headers, []), (header_and_record, ["LSN 5 to 6"])):
+        make(root := tmp_path / make.__name__)
+        assert typed(capsys, "verify", str(root))[0] == (3 if lost else 1)
+        status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
+        assert (status, shown["lost"], shown["verdict"], shown["rounds"]) == (0, lost, "clean", [])
+
+
 def test_a_round_that_loses_nothing_more_follows_by_itself(tmp_path, capsys):
-    two_headers(root := tmp_path / "queues")
+    begun_segment(root := tmp_path / "queues")
     before = files_of(root)
     status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
     assert (status, shown["verdict"], shown["further"], len(shown["rounds"])) == (0, "clean", None, 1)
@@ -56,20 +77,20 @@ def test_a_round_that_loses_nothing_more_follows_by_itself(tmp_path, capsys):
 
 
 def test_a_round_that_would_lose_something_is_left_to_a_person(tmp_path, capsys):
-    header_and_record(root := tmp_path / "queues")
+    emptied_log(root := tmp_path / "queues")
     before = files_of(root)
     status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
-    assert (status, shown["lost"], shown["verdict"]) == (3, [], "corrupt")
-    assert shown["further"]["lost"] == ["LSN 5 to 6"]
+    assert (status, shown["lost"], shown["verdict"]) == (3, ["LSN 0 to 6"], "corrupt")
+    assert shown["further"]["lost"] == ["LSN 0"]
     between = files_of(root)
     assert main(["repair", str(root), "--undo"]) == 0
     assert main(["repair", str(root), "--apply"]) == 3
     text = capsys.readouterr().out
-    assert "lost: LSN 5 to 6" in text
+    assert "lost: LSN 0\n" in text
     assert f"`flintlog repair {root}/data --apply` goes on with it" in text
     assert files_of(root) == between
     status, [shown], _ = typed(capsys, "repair", str(root), "--apply")
-    assert (status, shown["lost"], shown["verdict"]) == (0, ["LSN 5 to 6"], "clean")
+    assert (status, shown["lost"], shown["verdict"]) == (0, ["LSN 0"], "clean")
     status, [undone], _ = typed(
         capsys, "repair", str(root), "--undo"
     )  # of two words one at a time, the last first

@@ -142,8 +142,14 @@ def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: 
 
 def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:
     if verb.takes_directory:
-        parser.add_argument("directory", metavar="DIR", help="the log directory")
+        named = parser.add_argument("directory", metavar="DIR", help="the log directory")
     verb.add_options(parser)
+    words = [action for action in parser._actions if not action.option_strings]
+    if (
+        verb.takes_directory and len(words) == 1
+    ):  # with another word behind it nobody could tell which is missing
+        named.nargs, named.required, named.default = "?", False, "."
+        named.help = "the log directory (. if not given)"
     parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     parser.add_argument("--debug", action="store_true", help="show the trace of an error")
 

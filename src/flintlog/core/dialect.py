@@ -125,6 +125,9 @@ class Dialect(Protocol):
     stream: str | None
     """What the common column `stream` is here: queue, topic or storage; None where a log has one only."""
 
+    def home(self, disk: Disk, path: str) -> str:
+        """The directory that holds the files: `path`, or the one that it stands for."""
+
     def operations(self) -> tuple[str, ...]:
         """What the common column `operation` can say here."""
 

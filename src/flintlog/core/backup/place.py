@@ -73,8 +73,9 @@ def take_backup(
     """
     log = detect(disk, path)
     refuse_backup(disk, path)
-    if posixpath.join(place, "").startswith(posixpath.join(path, "")):
-        raise UsageError("the backup would be inside the log directory", file=place)
+    for inside in (path, log.home(disk, path)):
+        if posixpath.join(place, "").startswith(posixpath.join(inside, "")):
+            raise UsageError("the backup would be inside the log directory", file=place)
     with _place(disk, place, dry_run=dry_run):
         there = backups_in(disk, place)
         earlier = _earlier(log, path, place, there, full=full)
@@ -133,10 +134,11 @@ def _until_it_fits(
     progress: Progress,
 ) -> Taken:
     seen: tuple[object, ...] = ()
+    home = log.home(disk, path)
     for attempt in range(_ATTEMPTS):
         names: object = None
         try:
-            with Pinned(disk, path, lambda name: _is_wanted(log, name)) as pinned:
+            with Pinned(disk, home, log.is_member) as pinned:
                 names = tuple(pinned.identities.items())
                 return _take(disk, log, path, target, earlier, full, dry_run, pinned, progress)
         except ChangedError:
@@ -148,7 +150,7 @@ def _until_it_fits(
                 raise
             seen = found
         except DiskError as error:
-            if error.errno != errno.ENOENT or not (error.file or "").startswith(path):
+            if error.errno != errno.ENOENT or not (error.file or "").startswith(home):
                 raise
         disk.pause(_PAUSE_SECONDS * min(attempt + 1, 5))
     raise RefusedError(
@@ -156,11 +158,6 @@ def _until_it_fits(
         file=path,
         advice="Try again when less is removed there, or close the store that writes here",
     )
-
-
-def _is_wanted(log: Dialect, name: str) -> bool:
-    """Is this a file that a picture can have? A directory may stand one floor below the one that was named."""
-    return log.is_member(name) or log.is_member(name.partition("/")[2])
 
 
 def _take(
@@ -218,6 +215,14 @@ def _holds(disk: Disk, picture: Picture, newest: Backup, known: Known, pinned: P
     return same and all(item.held_by is not None for item in files)
 
 
+def _inside(home: str, path: str) -> str:
+    """Where the files stand below a root; those that settings put elsewhere are restored in the root."""
+    if home == path:
+        return ""
+    below = posixpath.relpath(home, path)
+    return posixpath.basename(home) if below.startswith("..") else below
+
+
 def _listed(log: Dialect, path: str, source: Picture, picture: Picture, files: tuple[Copied, ...]) -> Backup:
     """The list of a backup: `source` is the picture of the log, `picture` that of the copy."""
     return Backup(
@@ -229,6 +234,6 @@ def _listed(log: Dialect, path: str, source: Picture, picture: Picture, files: t
         picture.first,
         picture.last,
         files,
-        "" if source.path == path else posixpath.relpath(source.path, path),
+        _inside(source.path, path),
         source.identity,
     )

@@ -26,6 +26,9 @@ class Limestone:
     name = "limestone"
     stream: str | None = "storage"
 
+    def home(self, disk: Disk, path: str) -> str:
+        return path
+
     def operations(self) -> tuple[str, ...]:
         from flintlog.dialects.limestone import layout as lay
 

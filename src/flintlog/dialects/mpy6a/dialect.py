@@ -35,6 +35,9 @@ class Mpy6a:
     name = "mpy6a"
     stream: str | None = "topic"
 
+    def home(self, disk: Disk, path: str) -> str:
+        return path
+
     def operations(self) -> tuple[str, ...]:
         from flintlog.dialects.mpy6a import tables
 

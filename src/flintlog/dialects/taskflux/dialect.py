@@ -22,7 +22,7 @@ from flintlog.core.position import Position, one_number
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import files, layout
 from flintlog.disk import Disk
-from flintlog.errors import NotALogError, UsageError
+from flintlog.errors import FlintlogError, NotALogError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,13 +38,16 @@ class Taskflux:
     name = "taskflux"
     stream: str | None = "queue"
 
+    def home(self, disk: Disk, path: str) -> str:
+        return _data(disk, path)
+
     def operations(self) -> tuple[str, ...]:
         from flintlog.dialects.taskflux.tables import WORDS
 
         return tuple(WORDS)
 
     def recognise(self, disk: Disk, path: str) -> bool:
-        found = files.locate(disk, path)
+        found = _located(disk, path)
         # A scratch directory alone is no evidence; a store that is told to use it may find it all the same.
         return found is not None and disk.list(found) != [layout.SHIPPED.scratch]
 
@@ -182,12 +185,25 @@ def _check(query: EntryQuery) -> EntryQuery:
 
 
 def _data(disk: Disk, path: str) -> str:
-    found = files.locate(disk, path)
+    from flintlog.dialects.taskflux.settings import locate
+
+    found = locate(disk, path)
     if found is None:
         raise NotALogError(
             "this is not a taskflux directory", file=path, advice="Name its root or its data directory"
         )
     return found
+
+
+def _located(disk: Disk, path: str) -> str | None:
+    """The same for whoever does not know the dialect yet: settings that cannot be read are told later."""
+    from flintlog.dialects.taskflux.settings import locate
+
+    try:
+        return locate(disk, path)
+    except FlintlogError:
+        data = posixpath.join(path, "data")
+        return data if files.is_data(disk, data) else None
 
 
 DIALECT = Taskflux()

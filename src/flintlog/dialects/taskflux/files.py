@@ -53,16 +53,13 @@ class Listing:
     foreign: tuple[str, ...]  # what no role fits
 
 
-def locate(disk: Disk, path: str) -> str | None:
-    """The data directory: `path` itself, or `data` in it when `path` is a root; None when it is neither."""
-    for candidate in (path, posixpath.join(path, "data")):
-        names = set(disk.list(candidate)) if disk.is_directory(candidate) else set()
-        telling = names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE}
-        if any(_is_file(disk, candidate, name) for name in telling) or names == {lay.SHIPPED.scratch}:
-            return candidate
-        if lay.LOG_DIRECTORY in names and _is_log(disk, posixpath.join(candidate, lay.LOG_DIRECTORY)):
-            return candidate
-    return None
+def is_data(disk: Disk, path: str) -> bool:
+    """Does a store keep its state in this directory?"""
+    names = set(disk.list(path)) if disk.is_directory(path) else set()
+    telling = names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE}
+    if any(_is_file(disk, path, name) for name in telling) or names == {lay.SHIPPED.scratch}:
+        return True
+    return lay.LOG_DIRECTORY in names and _is_log(disk, posixpath.join(path, lay.LOG_DIRECTORY))
 
 
 def _is_log(disk: Disk, path: str) -> bool:

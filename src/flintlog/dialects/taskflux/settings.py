@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
-from flintlog.dialects.taskflux.files import SETTINGS_SIZE_MAX
+from flintlog.dialects.taskflux.files import SETTINGS_SIZE_MAX, is_data
 from flintlog.dialects.taskflux.layout import SETTINGS_FILE
 from flintlog.dialects.taskflux.rules import Limits
 from flintlog.disk import Disk
@@ -77,8 +77,7 @@ def load_settings(disk: Disk, root: str, **arguments: Unpack[Arguments]) -> Sett
         "threshold": arguments.get("snapshot_threshold"),
     }
     values.update({key: value for key, value in explicit.items() if value is not None})
-    directory = arguments.get("data_directory") or values.get(_DATA_DIRECTORY)
-    values.pop(_DATA_DIRECTORY, None)
+    directory = arguments.get("data_directory") or _data_directory(disk, root)
     limits = Limits(**values)
     if limits.soft < 0 or limits.threshold < 0:
         raise SettingsError("limits and threshold must not be negative", file=root)
@@ -88,31 +87,58 @@ def load_settings(disk: Disk, root: str, **arguments: Unpack[Arguments]) -> Sett
             file=root,
             advice="Set LogFileHardLimit to at least LogFileSoftLimit",
         )
-    return Settings(limits, posixpath.join(root, directory) if directory else None)
+    return Settings(limits, _joined(root, directory))
 
 
-def _read(disk: Disk, path: str) -> dict[str, Any]:
+def locate(disk: Disk, path: str) -> str | None:
+    """The data directory: `path` itself, or the one of a root, where the settings say it is; None: it is neither."""
+    if is_data(disk, path):
+        return path
+    data = posixpath.join(_joined(path, _data_directory(disk, path)) or path, "data")
+    return data if is_data(disk, data) else None
+
+
+def _joined(root: str, directory: str | None) -> str | None:
+    return posixpath.normpath(posixpath.join(root, directory)) if directory else None
+
+
+def _data_directory(disk: Disk, root: str) -> str | None:
+    """Where `data` stands, as the settings of a root say."""
+    path = posixpath.join(root, SETTINGS_FILE)
+    for key, value in _parsed(disk, path).items():
+        if key.lower() == _DATA_DIRECTORY:
+            if not isinstance(value, str) or not value:
+                raise SettingsError(f"{key} must be a path, not {value!r}", file=path)
+            return value
+    return None
+
+
+def _parsed(disk: Disk, path: str) -> dict[str, Any]:
     found = disk.stat(path)
     if found is None or found.size == 0:
         return {}
+    if found.is_directory:
+        raise SettingsError("this is a directory", file=path)
     try:
         parsed = json.loads(disk.read(path, SETTINGS_SIZE_MAX))
     except (ValueError, RecursionError) as error:  # the second: nested deeper than anybody means
         raise SettingsError(f"this is not JSON: {error}", file=path) from None
     if not isinstance(parsed, dict):
         raise SettingsError("a JSON object was expected", file=path)
+    return parsed
+
+
+def _read(disk: Disk, path: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key, value in parsed.items():
+    for key, value in _parsed(disk, path).items():
         lower = key.lower()
         if lower in _NUMBERS:
             if not isinstance(value, int) or isinstance(value, bool):
                 raise SettingsError(f"{key} must be a whole number, not {value!r}", file=path)
             values[_NUMBERS[lower]] = value
-        elif lower == _DATA_DIRECTORY:
-            if not isinstance(value, str) or not value:
-                raise SettingsError(f"{key} must be a path, not {value!r}", file=path)
-            values[_DATA_DIRECTORY] = value
-        elif len(key) <= _KEY_LETTERS_MAX and (close := difflib.get_close_matches(lower, _KEYS, 1, _ALIKE)):
+        elif lower in _KEYS or len(key) > _KEY_LETTERS_MAX:
+            continue
+        elif close := difflib.get_close_matches(lower, _KEYS, 1, _ALIKE):
             _log.warning(
                 "%s: %r is not a setting and has no effect; is %s meant?", path, key, _KEYS[close[0]]
             )

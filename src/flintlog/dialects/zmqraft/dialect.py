@@ -35,6 +35,9 @@ class Zmqraft:
     name = "zmqraft"
     stream: str | None = None
 
+    def home(self, disk: Disk, path: str) -> str:
+        return _peer(disk, path)
+
     def operations(self) -> tuple[str, ...]:
         from flintlog.dialects.zmqraft.tables import WORDS
 

@@ -115,6 +115,8 @@ def _roll_back(found: Survey) -> None:
     if found.catalog_name == lay.CATALOG_BACK:
         found.disk.sync_directory(found.path)  # before it holds alone: they are newer than it
         found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
+    elif found.catalog_name is None and found.disk.stat(_path(found, lay.CATALOG_FILE)) is not None:
+        publish_catalog(found.disk, found.path, found.catalog)  # it was not whole, and nothing was compacted
 
 
 def _settle_compacted(found: Survey) -> None:

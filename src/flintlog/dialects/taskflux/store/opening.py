@@ -36,8 +36,8 @@ def opening_of(
 ) -> Opening:
     """`path` is the root, whose settings hold and where `data` stands; or an existing data directory itself."""
     named = disk.resolve(path)
-    found = files.locate(disk, named)
-    root = posixpath.dirname(named) if found == named else named
+    is_data = files.is_data(disk, named)
+    root = posixpath.dirname(named) if is_data else named
     settings = load_settings(disk, root, **arguments)
-    data = posixpath.join(settings.data_directory or root, "data")
-    return Opening(named if found == named else data, settings, edition, preallocate, reserve_bytes)
+    data = named if is_data else posixpath.join(settings.data_directory or root, "data")
+    return Opening(data, settings, edition, preallocate, reserve_bytes)

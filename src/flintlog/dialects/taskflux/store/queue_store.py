@@ -32,8 +32,9 @@ _log = logging.getLogger("flintlog.taskflux")
 class QueueStore:
     """Durable priority queues in a directory that one process owns.
 
-    `path` is the root (state goes to `data` inside it), or an existing data directory itself. A new directory is
-    made in the designed edition unless `edition` says otherwise; an existing one keeps its own.
+    `path` is the root (state goes to `data` inside it), or an existing data directory itself; the working directory if
+    it is not given. A new directory is made in the designed edition unless `edition` says otherwise; an existing one
+    keeps its own.
 
     `soft_limit`, `hard_limit`, `snapshot_threshold` and `data_directory` win over `taskflux.settings.json` in the
     root. `preallocate` gives new segments the soft limit's size at once; `reserve_bytes` of zeros are written ahead
@@ -43,7 +44,7 @@ class QueueStore:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] = ".",
         *,
         edition: str | None = None,
         preallocate: bool = False,
