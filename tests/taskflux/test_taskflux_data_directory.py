@@ -96,6 +96,6 @@ def test_without_a_directory_the_working_directory_is_meant(tmp_path, monkeypatc
         ["state"],
         ["dump", "--limit", "1"],
         ["repair"],
-        ["export", str(tmp_path.parent / "out.ndjson"), "--format", "ndjson"],
+        ["snapshot"],
     ):
         assert main(words) == 0, (words, capsys.readouterr().err)
