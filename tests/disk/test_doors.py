@@ -54,7 +54,7 @@ def umask():
     os.umask(before)
 
 
-# Pipes
+# Pipes, directories and links to nothing
 
 
 def verify(log, root: str) -> None:
@@ -80,8 +80,16 @@ def outcome(act, root: str) -> str:
     return "read"
 
 
+ODD = {
+    "pipe": os.mkfifo,
+    "directory": os.mkdir,
+    "link to nothing": lambda path: path.symlink_to("/nowhere/at/all"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
-def test_a_pipe_in_the_place_of_any_file_is_refused_and_hangs_nothing(make, tmp_path):
+def test_what_is_no_file_in_the_place_of_any_file_is_refused_and_hangs_nothing(make, odd, tmp_path):
     signal.alarm(120)  # a hang ends the test run
     make(tmp_path / "log")
     for number, path in enumerate(files_of(tmp_path / "log")):
@@ -89,9 +97,10 @@ def test_a_pipe_in_the_place_of_any_file_is_refused_and_hangs_nothing(make, tmp_
         make(root)
         spoiled = root / path.relative_to(tmp_path / "log")
         spoiled.unlink()
-        os.mkfifo(spoiled)
+        ODD[odd](spoiled)
+        kind = stat.S_IFMT(spoiled.lstat().st_mode)
         told = [outcome(act, str(root)) for act in (verify, state, repair)]
-        assert stat.S_ISFIFO(spoiled.stat().st_mode)
+        assert stat.S_IFMT(spoiled.lstat().st_mode) == kind
         # What a store writes anew at each opening is read by nobody.
         assert "read" not in told or spoiled.relative_to(root) == Path("data/snapshot"), (spoiled, told)
     signal.alarm(0)

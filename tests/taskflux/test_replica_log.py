@@ -220,9 +220,10 @@ def test_a_node_votes_once_in_a_term_and_never_goes_back():
         log.set_term(2)
         log.set_term(2, 7)
         log.set_term(2, 7)
-        for vote in (8, None):
-            with pytest.raises(RefusedError, match="voted for 7"):
-                log.set_term(2, vote)
+        with pytest.raises(RefusedError, match="voted for 7"):
+            log.set_term(2, 8)
+        log.set_term(2)
+        assert (log.term, log.vote) == (2, 7)
         with pytest.raises(RefusedError, match="below"):
             log.set_term(1, 7)
         log.set_term(3)
@@ -547,3 +548,31 @@ def test_a_segment_below_the_snapshot_that_came_back_alone_is_removed_and_hangs_
     assert [entry.lsn for entry in again.entries(again.first_lsn)] == list(range(again.first_lsn, 33))
     with pytest.raises(RefusedError):
         next(again.entries(0))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda log: log.append(1, [b"a", "x"]),
+        lambda log: log.append(1.5, [b"a"]),
+        lambda log: log.append_entries(1, [(1.5, b"b")]),
+        lambda log: log.append_entries(0.0, [(1, b"b")]),
+        lambda log: log.set_term(1.5),
+        lambda log: log.set_term(3, 1.5),
+        lambda log: log.set_term(None),
+        lambda log: log.roll_back(float("nan")),
+        lambda log: log.roll_back(0.5),
+        lambda log: log.commit("x"),
+        lambda log: log.receive_snapshot("x"),
+        lambda log: list(log.read_snapshot(0)),
+        lambda log: list(log.entries(0.5)),
+        lambda log: log.term_of(None),
+    ],
+)
+def test_what_is_no_number_and_no_bytes_is_refused_and_stops_nothing(call, tmp_path):
+    with ReplicaLog(tmp_path) as log:
+        log.append(1, [b"one"])
+        with pytest.raises(UsageError):
+            call(log)
+        log.append(1, [b"two"])
+        assert [entry.data for entry in log.entries(0)] == [b"one", b"two"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.live import member
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.judge import zeros_from
 from flintlog.disk import Disk
@@ -68,7 +69,8 @@ def list_files(disk: Disk, path: str) -> Listing:
     """Every name in the directory, sorted into roles."""
     found = Listing()
     for name in disk.list(path):
-        stat = disk.stat(posixpath.join(path, name))
+        place = posixpath.join(path, name)
+        stat = member(disk, place) if _is_of_the_log(name) else disk.stat(place)
         if stat is None:
             continue
         if stat.is_directory:
@@ -77,6 +79,11 @@ def list_files(disk: Disk, path: str) -> Listing:
             _sort_in(found, name, stat.size)
     found.logs.sort(key=lambda log: log.order)
     return found
+
+
+def _is_of_the_log(name: str) -> bool:
+    known = (lay.MANIFEST_FILE, lay.CATALOG_FILE, lay.COMPACTED_PREVIOUS, lay.EPOCH_FILE)
+    return name in known or lay.is_wal_name(name) or lay.is_compacted_name(name)
 
 
 def _enter(disk: Disk, path: str, name: str, found: Listing) -> None:

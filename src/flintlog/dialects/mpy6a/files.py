@@ -6,6 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.live import member
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.disk import Disk
@@ -68,7 +69,9 @@ def list_files(disk: Disk, path: str) -> Listing:
     known: dict[str, int] = {}
     scratch, foreign = [], []
     for name in disk.list(path):
-        stat = disk.stat(posixpath.join(path, name))
+        place = posixpath.join(path, name)
+        known_by_name = lay.parse_name(name) is not None or name in (*_DESCRIBING, lay.EXHAUSTED_FILE)
+        stat = member(disk, place) if known_by_name else disk.stat(place)
         if stat is None:
             continue  # gone meanwhile: the directory is live
         if stat.is_directory:

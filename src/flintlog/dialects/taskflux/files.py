@@ -17,6 +17,7 @@ import numpy as np
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.live import member
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -80,7 +81,8 @@ def list_files(disk: Disk, data: str) -> Listing:
     scratch: list[str] = []
     sizes: dict[str, int] = {}
     for name in disk.list(data):
-        found = disk.stat(posixpath.join(data, name))
+        place = posixpath.join(data, name)
+        found = member(disk, place) if name in (lay.METADATA_FILE, lay.SNAPSHOT_FILE) else disk.stat(place)
         if found is None:
             continue  # went away between the two calls: the directory is live
         if not found.is_directory:
@@ -92,10 +94,9 @@ def list_files(disk: Disk, data: str) -> Listing:
         elif name == lay.LOG_DIRECTORY:
             for file in disk.list(posixpath.join(data, name)):
                 first = lay.parse_segment_name(file)
-                inside = disk.stat(posixpath.join(data, name, file))
-                if first is None or inside is None or inside.is_directory:
+                if first is None:
                     foreign.append(f"{name}/{file}")
-                else:
+                elif (inside := member(disk, posixpath.join(place, file))) is not None:
                     segments.append(SegmentFile(f"{name}/{file}", first, inside.size))
         elif name != KEPT_DIRECTORY:
             foreign.append(f"{name}/")

@@ -112,7 +112,13 @@ class ReplicaLog:
     # Term and vote
 
     def set_term(self, term: int, vote: int | None = None) -> None:
-        """Enter a term, or vote in it. Durable on return, so it may be answered."""
+        """Enter a term, or vote in it. Durable on return, so it may be answered.
+
+        A vote in the current term stays; the same call again changes nothing.
+        """
+        _check_number("term", term)
+        if vote is not None:
+            _check_number("node id", vote)
         with self._lock:
             self._engine.failstop.check()
             current = self._engine.metadata
@@ -122,7 +128,9 @@ class ReplicaLog:
                 raise RefusedError(f"term {term} does not fit the {self.edition} edition")
             if vote is not None and not 0 <= vote <= lay.INT32_MAX:
                 raise UsageError(f"{vote} is not a node id")
-            if term == current.term and current.vote not in (None, vote):
+            if term == current.term and vote in (None, current.vote):
+                return
+            if term == current.term and current.vote is not None:
                 raise RefusedError(f"this node voted for {current.vote} in term {term} already")
             self._engine.set_metadata(Metadata(term, vote))
 
@@ -139,6 +147,8 @@ class ReplicaLog:
         Entries that are here with the same term stay; from the first that differs on, the old ones are rolled
         back and the new ones written. Returns the last LSN.
         """
+        _check_number("LSN", first)
+        entries = list(entries)
         with self._lock:
             self._engine.failstop.check()
             if first > self.last_lsn + 1:
@@ -156,6 +166,9 @@ class ReplicaLog:
 
     def _check_terms(self, entries: Sequence[tuple[int, bytes]]) -> None:
         for term, data in entries:
+            _check_number("term", term)
+            if not isinstance(data, bytes | bytearray | memoryview):
+                raise UsageError(f"an entry is not bytes but {type(data).__name__}", advice="Encode it first")
             if not lay.TERM_FIRST <= term <= self._engine.layout.term_max:
                 raise UsageError(f"{term} is not a term of the {self.edition} edition")
             if len(data) > lay.DATA_SIZE_MAX:
@@ -188,6 +201,7 @@ class ReplicaLog:
 
     def roll_back(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on. Committed ones are never forgotten."""
+        _check_number("LSN", first_gone)
         with self._lock:
             self._engine.failstop.check()
             if first_gone <= self._commit:
@@ -204,6 +218,7 @@ class ReplicaLog:
 
     def commit(self, index: int) -> None:
         """The cluster has agreed on everything up to `index`. Writes a snapshot when the rules ask for one."""
+        _check_number("LSN", index)
         with self._lock:
             self._engine.failstop.check()
             if index > self.last_lsn:
@@ -217,6 +232,9 @@ class ReplicaLog:
 
         A snapshot or a roll-back may come meanwhile: entries that it removes are refused, or end the reading.
         """
+        _check_number("LSN", first)
+        if limit is not None:
+            _check_number("limit", limit)
         self._engine.failstop.check()
         last = self.last_lsn if limit is None else min(first + limit - 1, self.last_lsn)
         while first <= last:
@@ -242,6 +260,7 @@ class ReplicaLog:
 
     def term_of(self, lsn: int) -> int:
         """The term of an entry, or of the snapshot at its index."""
+        _check_number("LSN", lsn)
         with self._lock:
             self._engine.failstop.check()
             if lsn == self._engine.snapshot_index:
@@ -268,6 +287,8 @@ class ReplicaLog:
 
     def read_snapshot(self, chunk_size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the snapshot file, to send to another node."""
+        if _check_number("chunk size", chunk_size) < 1:
+            raise UsageError("a chunk has at least one byte")
         self._engine.failstop.check()
         path = posixpath.join(self._engine.data, lay.SNAPSHOT_FILE)
         with self._engine.disk.open(path) as file:
@@ -290,6 +311,8 @@ class ReplicaLog:
             with file:
                 offset = 0
                 for chunk in chunks:
+                    if not isinstance(chunk, bytes | bytearray | memoryview):
+                        raise UsageError(f"a chunk is not bytes but {type(chunk).__name__}")
                     engine.failstop.check()
                     with engine.failstop.preparing():
                         file.pwrite(chunk, offset)
@@ -349,6 +372,13 @@ class ReplicaLog:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _check_number(word: str, value: int) -> int:
+    """Refuse what is no whole number before anything is written."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{word} {value!r} is not a whole number")
+    return value
 
 
 def _entries_of(segment: Segment, at: int, count: int, header_size: int) -> Iterator[Entry]:
