@@ -11,6 +11,7 @@ from tests.crash.taken_back import FillingKernel
 from flintlog import QueueStore
 from flintlog.core.backup import plan_restore, take_backup
 from flintlog.core.dialect import GivenState, detect
+from flintlog.core.undo import tree
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, FlintlogError, RefusedError
@@ -65,7 +66,37 @@ def backs_up(disk: Disk):
     return lambda: take_backup(disk, LOG, "/far/away/place")
 
 
+def torn(kind):
+    """A log with a torn tail, and the repair of it."""
+
+    def make(disk: Disk) -> None:
+        log = LOGS[kind](LOG, disk)
+        for _ in range(3):
+            log.add()
+            log.added += 1
+        log.close()
+        path = newest(disk, kind)
+        with disk.open(path, "write") as file:
+            file.truncate(file.size() - 3)
+
+    return make, lambda disk: detect(disk, LOG).plan_repair(disk, LOG).apply
+
+
+def newest(disk: Disk, kind: str) -> str:
+    """The file that a log of this kind appends to."""
+    home = detect(disk, LOG).home(disk, LOG)
+    endings = {"taskflux": ".log", "zmqraft": ".rlog", "limestone": "pwal_0000"}
+    return max(f"{home}/{name}" for name in tree(disk, home) if name.endswith(endings[kind]))
+
+
+def snapshots(disk: Disk):
+    return detect(disk, LOG).plan_snapshot(disk, LOG).apply
+
+
 WORKS = {
+    "repair taskflux": torn("taskflux"),
+    "repair zmqraft": torn("zmqraft"),
+    "snapshot": (queues, snapshots),
     "convert taskflux": converts(queues),
     "convert limestone": converts(accounts),
     "restore": (backed_up, restores),
@@ -91,6 +122,24 @@ def test_what_meets_a_full_disk_leaves_nothing_behind(name):
         break
     assert room > 2
     assert everything(disk) != before
+
+
+@pytest.mark.parametrize("kind", ["taskflux", "zmqraft"])
+def test_a_plan_is_not_carried_out_on_what_a_store_has_healed_and_written_to_since(kind):
+    disk = Disk(MemoryKernel())
+    torn(kind)[0](disk)
+    first = detect(disk, LOG).plan_repair(disk, LOG)
+    assert first.steps
+    if kind == "zmqraft":  # it is no torn tail there: somebody else repairs it first
+        detect(disk, LOG).plan_repair(disk, LOG).apply()
+    log = LOGS[kind](LOG, disk)
+    for _ in range(5):
+        log.add()
+    log.close()
+    before = everything(disk)
+    with pytest.raises(RefusedError, match="changed since the repair was planned"):
+        first.apply()
+    assert everything(disk) == before
 
 
 def plans(log, disk, path):

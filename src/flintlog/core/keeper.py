@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
@@ -165,6 +166,7 @@ class Keeper:
     def take_back(self) -> str:
         """Undo what was done so far, after an error; returns a sentence on what is there now."""
         if self._before is None:
+            self._leave_nothing()
             return "Nothing was changed"
         try:
             lock = self._lock or take_lock(self._plain, *self._lock_place, self.root)
@@ -176,12 +178,21 @@ class Keeper:
                 ):  # no writing: it may be full
                     if self._plain.stat(posixpath.join(self.directory, name)) is not None:
                         self._plain.unlink(posixpath.join(self.directory, name))
+                self._leave_nothing()
         except FlintlogError as error:
             return (
                 f"The files could not all be put back ({error.what()}); they are in {self.directory}, and "
                 "`repair --undo --force` puts them back"
             )
         return "Nothing was changed"
+
+    def _leave_nothing(self) -> None:
+        """Remove the place for the originals, where nothing is in it any more."""
+        with suppress(FlintlogError):
+            if not any(tree(self._plain, self.directory)):
+                self._plain.remove_directory(self.directory)
+            if not self._plain.list(posixpath.dirname(self.directory)):
+                self._plain.remove_directory(posixpath.dirname(self.directory))
 
     def _before_change(self, path: str) -> None:
         """Keep a file, or every file below a directory."""

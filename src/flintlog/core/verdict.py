@@ -7,14 +7,20 @@ corrupt, the plan is asked, and the rule of `core/finding.py` holds for every di
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from flintlog.core.dialect import Dialect
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
+from flintlog.core.live import settled
 from flintlog.core.plan import Plan
 from flintlog.disk import Disk
+from flintlog.errors import RefusedError
+
+_LOOKS_MAX = 5
+_PAUSE_SECONDS = 0.02
 
 
 def judged(log: Dialect, disk: Disk, path: str, found: Inventory) -> Inventory:
@@ -24,9 +30,46 @@ def judged(log: Dialect, disk: Disk, path: str, found: Inventory) -> Inventory:
     return replace(found, findings=_lowered(found.findings))
 
 
-def judged_plan(plan: Plan) -> Plan:
-    """The same of a repair: its findings say what `verify` says."""
+def judged_plan(disk: Disk, path: str, make: Callable[[], Plan]) -> Plan:
+    """The same of a repair: its findings say what `verify` says.
+
+    What a writer is about to finish is no damage. So a plan counts when a second look finds the same.
+    """
+    plan = settled(disk, path, make)
+    for _ in range(_LOOKS_MAX):
+        before = _places(plan)
+        if not before:
+            break
+        disk.pause(_PAUSE_SECONDS)
+        plan = settled(disk, path, make)
+        if _places(plan) == before:
+            break
+    else:
+        raise RefusedError(
+            "the directory changes while it is looked at",
+            file=path,
+            advice="Nothing was changed; close the store that writes here, then repair",
+        )
+    plan = replace(plan, act=partial(_act_if_unchanged, plan, make))
     return replace(plan, findings=_lowered(plan.findings)) if _heals(plan) else plan
+
+
+def _act_if_unchanged(plan: Plan, make: Callable[[], Plan]) -> str:
+    """Do what a plan says, as long as the directory still asks for it: a store may have healed it, and gone on."""
+    now = make()
+    if (now.steps, now.lost, now.refusal) != (plan.steps, plan.lost, plan.refusal):
+        raise RefusedError(
+            "the directory has changed since the repair was planned",
+            file=plan.path,
+            advice="Nothing was changed; plan it again",
+        )
+    return now.act()
+
+
+def _places(plan: Plan) -> set[tuple[str, str | None, int | None]]:
+    return {
+        (item.code, item.file, item.offset) for item in plan.findings if item.severity is not Severity.NOTE
+    }
 
 
 def _heals(plan: Plan) -> bool:

@@ -15,7 +15,7 @@ import posixpath
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -58,6 +58,7 @@ class File:
         self._kernel = kernel
         self._handle = handle
         self.path = path
+        self.scratch: str | None = None  # a name that goes when a `with` block fails
 
     def size(self) -> int:
         return self.stat().size
@@ -172,7 +173,10 @@ class File:
     def __enter__(self) -> File:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object = None, *exc: object) -> None:
+        if kind is not None and self.scratch is not None:
+            with suppress(OSError):
+                self._kernel.unlink(self.scratch)
         self.close()
 
     def _call(self, name: str, call: Callable[..., T], *arguments: object) -> T:
@@ -358,14 +362,16 @@ class Disk:
             self.install(file, target)
 
     def create_scratch(self, path: str) -> File:
-        """A new empty file under a scratch name.
+        """A new empty file under a scratch name, which goes when the `with` block of the file fails.
 
         A file that is left over there goes first: a crash may have kept both names of a rename, and then writing
         to the scratch name would write to what was published.
         """
         if self.stat(path) is not None:
             self.unlink(path)
-        return self.open(path, "create")
+        file = self.open(path, "create")
+        file.scratch = path
+        return file
 
     def install(self, file: File, target: str) -> None:
         """Give a written scratch file its name: its bytes first, then the name, each durable before the next.
@@ -375,7 +381,7 @@ class Disk:
         file.be_like(self.stat(target))
         file.sync()
         self.rename(file.path, target)
-        file.path = target
+        file.path, file.scratch = target, None
         self.sync_directory(posixpath.dirname(target))
 
 

@@ -93,7 +93,8 @@ def _enter(disk: Disk, path: str, name: str, found: Listing) -> None:
         found.foreign[name] = 0
         return
     for inner in disk.list(posixpath.join(path, name)):
-        stat = disk.stat(posixpath.join(path, name, inner))
+        place = posixpath.join(path, name, inner)
+        stat = member(disk, place) if f"{name}/{inner}" == lay.WITNESS_FILE else disk.stat(place)
         if stat is None or stat.is_directory:
             continue
         if f"{name}/{inner}" == lay.SNAPSHOT_FILE:

@@ -109,7 +109,7 @@ class Zmqraft:
         from flintlog.core.verdict import judged_plan
         from flintlog.dialects.zmqraft.upkeep.repair import plan_repair
 
-        return judged_plan(plan_repair(disk, _peer(disk, path)))
+        return judged_plan(disk, path, lambda: plan_repair(disk, _peer(disk, path)))
 
     def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
         from flintlog.core.undo import plan_undo

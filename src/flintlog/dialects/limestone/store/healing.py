@@ -158,6 +158,7 @@ def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:
     """Put a catalog in the place of the old one; the caller syncs the name."""
     target = posixpath.join(path, lay.CATALOG_FILE)
     with disk.create_scratch(target + ".new") as file:
+        file.be_like(disk.stat(target))
         write_all(file, [catalog.encode()])
         file.sync()
         disk.rename(file.path, target)
