@@ -200,3 +200,35 @@ def test_what_root_repairs_in_a_users_log_is_the_users(make, tmp_path):
     if plan.steps:
         plan.apply()
     assert {path.stat().st_uid for path in [root, *root.rglob("*")]} == {SOMEONE}
+
+
+@pytest.mark.parametrize("make", [queues, sessions, keys], ids=lambda make: make.__name__)
+def test_what_is_kept_is_not_written_through_a_link(make, tmp_path):
+    root, outside = tmp_path / "log", tmp_path / "outside"
+    outside.mkdir()
+    make(root)
+    log = detect(Disk(), str(root))
+    home = Path(log.home(Disk(), str(root)))
+    newest = max(files_of(home), key=lambda path: path.stat().st_size)
+    newest.write_bytes(newest.read_bytes()[:-3])
+    (home / "kept").symlink_to(outside)
+    plan = log.plan_repair(Disk(), str(root))
+    assert plan.steps
+    with pytest.raises(RefusedError, match="symbolic link"):
+        plan.apply()
+    assert not list(outside.iterdir())
+
+
+STORES = {queues: QueueStore, peer: RaftStore, sessions: SessionStore, keys: Datastore}
+
+
+@pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
+def test_a_store_makes_no_home_in_the_log_of_another_dialect(make, tmp_path):
+    make(tmp_path)
+    before = files_of(tmp_path)
+    for other, store in STORES.items():
+        if other is not make:
+            with pytest.raises(RefusedError, match="this directory holds a"):
+                store(tmp_path)
+    assert files_of(tmp_path) == before
+    STORES[make](tmp_path).close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -86,7 +87,7 @@ def count(text: str) -> int:
     """A number of things among the arguments: zero or more."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
+    return min(int(text), sys.maxsize)  # nobody counts further
 
 
 def duration(text: str) -> float:

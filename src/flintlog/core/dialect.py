@@ -253,6 +253,17 @@ def detect(disk: Disk, path: str) -> Dialect:
     )
 
 
+def refuse_others(disk: Disk, path: str, own: str) -> None:
+    """A store makes no home where the files of another dialect lie."""
+    if not disk.list(path) or dialect(own).recognise(disk, path):
+        return
+    for name in _MODULES:
+        if dialect(name).recognise(disk, path):
+            raise RefusedError(
+                f"this directory holds a {name} log", file=path, advice="Name another one for this store"
+            )
+
+
 __all__ = [
     "SPLIT_BYTES",
     "ByteField",

@@ -11,6 +11,7 @@ import posixpath
 import re
 
 from flintlog.disk import Disk, File
+from flintlog.errors import RefusedError
 
 KEPT_DIRECTORY = "kept"
 OPENED_DIRECTORY = "opened"
@@ -29,7 +30,8 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     data = file.pread(size, begin) if size > 0 else b""
     if not data.strip(b"\0"):
         return
-    place = posixpath.join(root, KEPT_DIRECTORY, OPENED_DIRECTORY)
+    place = posixpath.join(kept_in(disk, root), OPENED_DIRECTORY)
+    refuse_link(disk, place)
     name = f"{posixpath.relpath(file.path, root).replace('/', '~')}@{begin}"
     there = _numbered(disk, place)
     disk.make_passing_directory(place)
@@ -46,6 +48,23 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     )
     for at, other in there[: max(len(there) + 1 - CUTS_MAX, 0)]:
         disk.unlink(posixpath.join(place, f"{at:06d}-{other}"))
+
+
+def kept_in(disk: Disk, root: str) -> str:
+    """The place of a log directory for what is kept."""
+    place = posixpath.join(root, KEPT_DIRECTORY)
+    refuse_link(disk, place)
+    return place
+
+
+def refuse_link(disk: Disk, place: str) -> None:
+    """What is kept stays in the directory: a link leads out of it."""
+    if disk.is_link(place):
+        raise RefusedError(
+            "this is a symbolic link, and nothing is written through one",
+            file=place,
+            advice="Nothing was changed; put a directory in its place",
+        )
 
 
 def keep_and_empty(disk: Disk, root: str, path: str, *, scratch: str) -> None:

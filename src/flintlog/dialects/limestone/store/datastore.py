@@ -13,6 +13,7 @@ from functools import partial
 
 from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import files, spread
@@ -99,6 +100,7 @@ class Datastore:
         if edition is not None and edition not in lay.VERSION_OF:
             raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(lay.VERSION_OF)}")
         refuse_backup(self.disk, self.path)
+        refuse_others(self.disk, self.path, "limestone")
         blank = creation.is_blank(files.list_files(self.disk, self.path))
         if blank:
             creation.create(self.disk, self.path, creation.manifest_of(edition or "designed", instance))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
@@ -64,6 +65,7 @@ class Engine:
         self._group: GroupCommit[Work] = GroupCommit(self._flush)
         self._checkpointing = threads.lock()  # taken before `lock`
         refuse_backup(disk, path)
+        refuse_others(disk, path, "mpy6a")
         disk.make_passing_directory(path)
         self._lock_file = take_lock(disk, path, "read", path)
         try:

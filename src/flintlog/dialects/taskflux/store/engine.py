@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import REPAIR_SCRATCH
 from flintlog.core.kept import keep_and_empty
@@ -50,6 +51,7 @@ class Engine:
         self.limits = opening.settings.limits
         self.failstop = FailStop(opening.data, on_stop)
         refuse_backup(disk, opening.data)
+        refuse_others(disk, posixpath.dirname(opening.data), "taskflux")
         self.disk.make_passing_directory(self.log_directory)
         metadata = posixpath.join(self.data, lay.METADATA_FILE)
         was_there = self.disk.stat(metadata) is not None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding
 from flintlog.core.group_commit import GroupCommit
 from flintlog.dialects.zmqraft import batch
@@ -66,6 +67,7 @@ class RaftStore:
         self._path = self._disk.resolve(path)
         stamps = stamps or Stamps()
         refuse_backup(self._disk, self._path)
+        refuse_others(self._disk, self._path, "zmqraft")
         self._disk.make_passing_directory(self._path)
         # One for all: after a failed vote no entry is taken, and so on.
         self._failstop = FailStop(self._path)
