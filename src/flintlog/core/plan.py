@@ -73,6 +73,8 @@ class Plan:
     def apply(self) -> str:
         """Carry the plan out, all of it or nothing; returns one line that says what was done."""
         self.check()
+        if self.empty:
+            return "nothing to do"
         return self.act()
 
     def json(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from flintlog.disk import DEFERRED, FailStop
+from flintlog.errors import UsageError
 
 
 class Makers(Protocol):
@@ -77,6 +78,15 @@ def thread(target: Callable[[], None], name: str, *, daemon: bool = False) -> An
 def monotonic() -> float:
     """Seconds of a clock that only goes forward."""
     return _makers.monotonic()
+
+
+def deadline(timeout: float | None) -> float | None:
+    """When a wait of so many seconds is over; None: never."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int | float) or timeout != timeout:
+        raise UsageError(f"{timeout!r} is not a number of seconds")
+    return monotonic() + min(timeout, threading.TIMEOUT_MAX / 2)
 
 
 class StoreLock:
@@ -146,9 +156,9 @@ class StoreCondition:
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None = None) -> bool:
         """Sleep until something is so; False when the time is over."""
-        deadline = None if timeout is None else monotonic() + timeout
+        end = deadline(timeout)
         while not is_so():
-            left = None if deadline is None else deadline - monotonic()
+            left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 return False
             self.wait(left)

@@ -55,7 +55,7 @@ class Automatic:
     """A store whose epochs switch by themselves. Thread-safe; closing it makes durable what was put."""
 
     def __init__(self, store: Datastore, *, interval: float = INTERVAL_SECONDS) -> None:
-        if interval <= 0:
+        if not 0 < interval <= threading.TIMEOUT_MAX:
             raise UsageError(f"epochs cannot switch every {interval} seconds")
         self.store = store
         self._interval = interval

@@ -213,7 +213,7 @@ class Queue:
 
     def take_many(self, limit: int, timeout: float | None = 0) -> list[Taken]:
         """Up to `limit` records in order; waits only while there is none."""
-        deadline = None if timeout is None else threads.monotonic() + timeout
+        deadline = threads.deadline(timeout)
         with self._journal.lock:
             self._check_alive()
             while not len(self._waiting):
