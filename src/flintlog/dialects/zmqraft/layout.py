@@ -193,6 +193,11 @@ class Segment:
         return self.offset + round_up(self.length)
 
 
+# How a snapshot begins whose length counts the head of the segment, as the note has it; and what that segment is.
+SNAPSHOT_HEAD_OF_NOTE = SNAPSHOT_TOKEN + struct.pack("<I", SNAPSHOT_SEGMENT_SIZES[1])
+SNAPSHOT_SEGMENT = Segment(SNAPSHOT_TOKEN, TOKEN_HEADER_SIZE, SNAPSHOT_SEGMENT_SIZES[0])
+
+
 def walk_segments(head_at: Callable[[int], bytes | memoryview], at: int, size: int) -> Iterator[Segment]:
     """The segments from `at` on, in a file of `size` bytes; `head_at` gives the 8 bytes at an offset.
 
