@@ -134,24 +134,35 @@ class RaftStore:
             if applied is not None and lay.check_number("applied", applied) > self.log.last:
                 raise RefusedError(f"index {applied} cannot be applied: the log ends at {self.log.last}")
             changes: dict[str, Any] = {}
-            if term is not None and lay.check_number("term", term) < current.term:
-                raise RefusedError(f"term {term} is below the current term {current.term}")
-            same_term = term is None or term == current.term
-            if same_term and vote is not None and current.vote not in (None, vote):
-                raise RefusedError(f"this peer voted for {current.vote} in term {current.term} already")
-            if not same_term:
+            if term is not None and lay.check_number("term", term) != current.term:
                 changes = {"currentTerm": term, "votedFor": vote}
             elif vote is not None:
                 changes = {"votedFor": vote}
             if changes:
-                self.raft.update(**changes)
+                self.raft.update(**self._check_vote(changes))
             if applied is not None:
                 self.applied.update(lastApplied=applied)
 
     def update_raft_state(self, changes: Mapping[str, Any]) -> None:
-        """Set properties of `raft.pers`, such as the peers; durable on return."""
+        """Set properties of `raft.pers`, such as the peers; durable on return.
+
+        Term and vote obey the rules of `set_hard_state`.
+        """
         with self._lock:
-            self.raft.update(**changes)
+            self.raft.check(changes)
+            self.raft.update(**self._check_vote(changes))
+
+    def _check_vote(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Refuse a lower term, and another vote in a term in which this peer voted; a new term begins without one."""
+        current = self.hard_state
+        term, vote = changes.get("currentTerm", current.term), changes.get("votedFor", current.vote)
+        if term < current.term:
+            raise RefusedError(f"term {term} is below the current term {current.term}")
+        if term > current.term:
+            return {"votedFor": None, **changes}
+        if current.vote not in (None, vote):
+            raise RefusedError(f"this peer voted for {current.vote} in term {current.term} already")
+        return dict(changes)
 
     def _lower_applied(self, last: int) -> None:
         """The log is about to end at `last`: what is applied never goes beyond it, also when a crash comes between."""
