@@ -153,6 +153,20 @@ def made_in_part(peer: Path) -> None:
     cut(index_path(12), 20)(peer)
 
 
+def moved(first: int, *names: str) -> Callable[[Path], None]:
+    """Files of four entries; the one that begins at `first` stands elsewhere in the log."""
+
+    def make(peer: Path) -> None:
+        terms(*[1] * 14, term=1, applied=14, capacity=4)(peer)
+        source = (peer / index_path(first)).read_bytes()
+        (peer / index_path(first)).unlink()
+        for name in names:
+            (peer / "log" / name).parent.mkdir(parents=True, exist_ok=True)
+            (peer / "log" / name).write_bytes(source)
+
+    return make
+
+
 def state_missing(peer: Path) -> None:
     terms(1, term=1)(peer)
     (peer / "raft.pers").unlink()
@@ -190,6 +204,8 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("index-short", golden(MANY, cut(index_path(0x10), 10))),
     ("index-short", golden(MANY, cut(index_path(0x30), 40))),
     ("index-token", golden("d15_wrong_magic")),
+    ("index-misplaced", moved(12, "00000/00/01/0000000000000c.rlog")),
+    ("index-misplaced", moved(12, "00000/00/00/0000000000000C.rlog")),
     ("index-version", golden("d16_wrong_version")),
     ("index-capacity", golden("d18_capacity_mismatch")),
     ("index-first", golden(MANY, poke(index_path(0x10), 16, b"\x09"))),

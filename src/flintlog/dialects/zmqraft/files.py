@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.live import suppress_gone
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
@@ -36,9 +37,28 @@ class Listing:
     history: tuple[str, ...]  # predecessors
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
+    strays: tuple[
+        str, ...
+    ]  # those of `foreign` with the name of an index file: in capitals, or in a wrong place
     superseded_by: tuple[
         tuple[int, int], ...
     ]  # snapshots, by index and term, with which this log counts no more
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """An index file that stands where none is looked for."""
+
+    name: str
+    first: int  # as its header says
+    count: int | None  # None: its slots tell nothing
+    size: int
+
+    @property
+    def agrees(self) -> bool:
+        """Does its name say the same as its header?"""
+        match = lay.STRAY_NAME.fullmatch(posixpath.basename(self.name))
+        return match is not None and int(match[1], 16) == self.first
 
 
 def locate(disk: Disk, path: str) -> str | None:
@@ -62,7 +82,7 @@ def _has_snapshot(disk: Disk, path: str) -> bool:
 def list_files(disk: Disk, path: str) -> Listing:
     """Every name in the peer's directory, sorted into roles."""
     sizes: dict[str, int] = {}
-    history, scratch, foreign = [], [], []
+    history, scratch, foreign, strays = [], [], [], []
     for name in disk.list(path):
         found = disk.stat(posixpath.join(path, name))
         if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
@@ -76,7 +96,7 @@ def list_files(disk: Disk, path: str) -> Listing:
         else:
             foreign.append(name)
     in_log = []
-    for name in _names_in_log(disk, path):
+    for name in _log_tree(disk, path):
         found = disk.stat(posixpath.join(path, name))
         if found is None:
             continue  # removed while we look
@@ -86,10 +106,36 @@ def list_files(disk: Disk, path: str) -> Listing:
             scratch.append(name)
         else:
             foreign.append(name)
+            if _is_stray(disk, path, name, found):
+                strays.append(name)
     in_log.sort(key=lambda file: file.first)
     marks = map(lay.SUPERSEDED.fullmatch, disk.list(posixpath.join(path, lay.LOG_DIRECTORY)))
     superseded_by = tuple((int(mark[1]), int(mark[2])) for mark in marks if mark)
-    return Listing(path, tuple(in_log), sizes, tuple(history), tuple(scratch), tuple(foreign), superseded_by)
+    return Listing(
+        path,
+        tuple(in_log),
+        sizes,
+        tuple(history),
+        tuple(scratch),
+        tuple(foreign),
+        tuple(strays),
+        superseded_by,
+    )
+
+
+def read_strays(disk: Disk, path: str, names: Iterable[str]) -> Iterator[Stray]:
+    """Those of these files that are index files, whatever their names say."""
+    for name in names:
+        with suppress_gone(), disk.open(posixpath.join(path, name)) as file:
+            head = file.pread(lay.TABLE_OFFSET, 0)
+            if len(head) < lay.TABLE_OFFSET:
+                continue
+            token, _, version, _, first = lay.INDEX_HEADER.unpack(head)
+            if token == lay.INDEX_TOKEN and version == lay.VERSION and first <= lay.NUMBER_MAX:
+                table = read_head(file, first, copy=True)[1]
+                yield Stray(
+                    name, first, None if isinstance(table, scan.Damage) else len(table.ends), file.size()
+                )
 
 
 def has_index_files(disk: Disk, path: str) -> bool:
@@ -110,6 +156,11 @@ def _index_name(name: str, found: Stat) -> IndexName | None:
     return IndexName(name, first, found.size)
 
 
+def _is_stray(disk: Disk, path: str, name: str, found: Stat) -> bool:
+    is_file = not (found.is_directory or found.is_special or disk.is_link(posixpath.join(path, name)))
+    return is_file and lay.STRAY_NAME.fullmatch(posixpath.basename(name)) is not None
+
+
 def _is_index_scratch(name: str) -> bool:
     stem = name.partition(".tmp-")[0]
     return lay.parse_index_path(stem) is not None and lay.is_scratch(name, stem)
@@ -126,6 +177,20 @@ def leaf_directories(disk: Disk, path: str) -> list[str]:
             if level.fullmatch(name) and disk.is_directory(posixpath.join(path, directory, name))
         ]
     return found
+
+
+def _log_tree(disk: Disk, path: str, directory: str = lay.LOG_DIRECTORY, level: int = 0) -> Iterator[str]:
+    """What stands where index files do, and every other name in the tree that looks like one of theirs."""
+    for name in disk.list(posixpath.join(path, directory)):
+        inner = f"{directory}/{name}"
+        if level == len(_LEVELS) or lay.STRAY_NAME.fullmatch(name):
+            yield inner
+        if lay.STRAY_NAME.fullmatch(name) or not disk.is_directory(posixpath.join(path, inner)):
+            continue
+        if 0 <= level < len(_LEVELS) and _LEVELS[level].fullmatch(name):
+            yield from _log_tree(disk, path, inner, level + 1)
+        elif not disk.is_link(posixpath.join(path, inner)):  # one that leads back would have no end
+            yield from _log_tree(disk, path, inner, -1)
 
 
 def _names_in_log(disk: Disk, path: str) -> Iterator[str]:

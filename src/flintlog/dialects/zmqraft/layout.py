@@ -85,6 +85,7 @@ HISTORY_MAX = 60
 
 SUPERSEDED = re.compile(r"superseded-by-(\d{1,16})-(\d{1,16})")
 FILE_NAME = re.compile(r"([0-9a-f]{14})\.rlog")
+STRAY_NAME = re.compile(r"([0-9A-Fa-f]{14})\.rlog")  # of a file that may have been one; see `files.Stray`
 STAMP = re.compile(r"-\d{4}-\d\d-\d\d-\d{6}-\d{3}([0-9a-z]+)")
 SCRATCH = re.compile(r"\.tmp-\d+-[0-9a-z]+")
 

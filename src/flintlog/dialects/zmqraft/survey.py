@@ -17,11 +17,20 @@ from flintlog.core.live import suppress_gone
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_head, read_snapshot_file
+from flintlog.dialects.zmqraft.files import (
+    IndexName,
+    Listing,
+    Stray,
+    list_files,
+    read_head,
+    read_snapshot_file,
+    read_strays,
+)
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
     applied_beyond,
     live_range,
+    misplaced,
     missing_files,
     without_begun,
 )
@@ -72,6 +81,7 @@ class Survey:
     reads: dict[int, IndexRead] = field(default_factory=dict)
     states: dict[str, Loaded | None] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    misplaced: list[Stray] = field(default_factory=list)  # index files that the log needs, in wrong places
     last_term: int | None = None  # known when all was read
     applied: int = 0
     range: LogRange = field(init=False)
@@ -219,10 +229,14 @@ def survey(
     read_all: bool = False,
     progress: Progress | None = None,
     reader: Reader | None = None,
+    placed: Sequence[Stray] = (),
 ) -> Survey:
-    """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files."""
+    """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files.
+
+    `placed` are misplaced index files that count as if they were in their places.
+    """
     applied = _read_applied(disk, path)  # before the log, which a store may append to or cut meanwhile
-    found = Survey(disk, path, list_files(disk, path))
+    found = Survey(disk, path, _with(list_files(disk, path), placed))
     _read_index_files(found, read_all, progress or disk.progress, reader or partial(map, read_index_file))
     _read_snapshot(found)
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
@@ -231,7 +245,27 @@ def survey(
     found.applied = min(applied, state.values["lastApplied"]) if state else 0
     _find_range(found)
     _compare_states(found)
+    _find_misplaced(found)
     return found
+
+
+def _with(listing: Listing, placed: Sequence[Stray]) -> Listing:
+    files = [*listing.index_files, *(IndexName(stray.name, stray.first, stray.size) for stray in placed)]
+    names = {stray.name for stray in placed}
+    return replace(
+        listing,
+        index_files=tuple(sorted(files, key=lambda file: file.first)),
+        strays=tuple(name for name in listing.strays if name not in names),
+        foreign=tuple(name for name in listing.foreign if name not in names),
+    )
+
+
+def _find_misplaced(found: Survey) -> None:
+    """Index files in wrong places that the log needs come first: what else is wrong may follow from it."""
+    for stray in read_strays(found.disk, found.path, found.listing.strays):
+        if stray.first not in found.reads and found.range.needs(stray.first, stray.count):
+            found.misplaced.append(stray)
+    found.findings[:0] = [misplaced(stray.name, stray.first) for stray in found.misplaced]
 
 
 def steady_survey(disk: Disk, path: str, *, read_all: bool = False, reader: Reader | None = None) -> Survey:

@@ -27,12 +27,14 @@ from flintlog.dialects.zmqraft.files import (
     read_head,
     read_snapshot_file,
     read_snapshot_head,
+    read_strays,
 )
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
     applied_beyond,
     live_range,
+    misplaced,
     missing_files,
     without_begun,
 )
@@ -91,7 +93,12 @@ class FileLog:
         missing = missing_files(
             listing.sizes, listing.history, self.snapshot.index, has_log=bool(listing.index_files)
         )
-        findings = [*found.findings, *missing, *([beyond] if beyond is not None else ())]
+        strays = [
+            misplaced(stray.name, stray.first)
+            for stray in read_strays(disk, self._path, listing.strays)
+            if stray.first not in self._firsts and found.needs(stray.first, stray.count)
+        ]
+        findings = [*strays, *found.findings, *missing, *([beyond] if beyond is not None else ())]
         for finding in findings:
             if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
                 raise finding.error(self._path)

@@ -24,7 +24,7 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import read_snapshot_file
+from flintlog.dialects.zmqraft.files import Stray, read_snapshot_file
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
@@ -37,15 +37,17 @@ _RESTORE = "restore a backup, or let another peer send its snapshot"
 
 def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
     """What would make the directory open again."""
-    found = survey(disk, path, read_all=True)
-    findings = tuple(found.findings)
+    seen = survey(disk, path, read_all=True)
+    findings = tuple(seen.findings)
+    found = _with_strays(seen)
     draft = Draft()
     covered = _plan_snapshot(found, draft)
     _plan_covered(found, draft)
     last = _plan_log(found, draft)
+    _plan_strays(found, draft)
     _plan_beginning(found, covered, draft)
     _plan_states(found, last, draft)
-    _plan_opening(findings, draft)
+    _plan_opening(found.findings, draft)
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
 
@@ -172,6 +174,66 @@ def _plan_log(found: Survey, draft: Draft) -> int:
     return found.range.last
 
 
+def _with_strays(found: Survey) -> Survey:
+    """The directory as it is when the misplaced files that fit stand in their places."""
+    placed: list[Stray] = []
+    for stray in sorted(found.misplaced, key=lambda stray: stray.first):
+        if _fits(found, stray):
+            placed.append(stray)
+            found = survey(found.disk, found.path, read_all=True, placed=placed)
+    return found
+
+
+def _fits(found: Survey, stray: Stray) -> bool:
+    """Is a misplaced file whole, of this place and of this log, and nothing else claims to be it?"""
+    first, count = stray.first, stray.count
+    if not stray.agrees or count is None or [other.first for other in found.misplaced].count(first) > 1:
+        return False
+    view = found.view(stray.name, newest=True)
+    table = scan.read_table(view, first)
+    if isinstance(table, Damage):
+        return False
+    entries, damage = scan.read_entries(view, table)
+    if damage is not None:
+        return False
+    covered = found.snapshot.index if found.snapshot else 0
+    before = max((other for other in found.reads if other < first), default=None)
+    end = 0 if before is None else before + found.count_of(before)
+    if before is not None and end == first:
+        goes_on = int(entries.term[0]) >= found.term_of(before, first - 1)
+    else:
+        goes_on = end < first <= covered + 1
+    return goes_on and first + count <= min(
+        (other for other in found.reads if other > first), default=first + count
+    )
+
+
+def _plan_strays(found: Survey, draft: Draft) -> None:
+    """Files that fit are moved to their places, unless they stand behind damage; others go aside."""
+    aside = {step.file for step in draft.steps if step.action == "move aside"}
+    for first, read in found.reads.items():
+        if read.file.name not in (*aside, lay.index_path(first)):
+            _move(found, read.file.name, lay.index_path(first), draft)
+    for stray in found.misplaced:
+        _aside_named(stray.name, "it does not fit behind the log", draft)
+        last = None if stray.count is None else stray.first + stray.count - 1
+        begin = max(stray.first, found.range.first)
+        indexes = f"{begin} on" if last is None else span(begin, last)
+        draft.lost.append(f"index {indexes}, as {stray.name} has it")
+
+
+def _move(found: Survey, name: str, target: str, draft: Draft) -> None:
+    def act(keeper: Keeper) -> None:
+        source, place = (posixpath.join(found.path, each) for each in (name, target))
+        keeper.keep(name)
+        keeper.disk.make_directory(posixpath.dirname(place))
+        keeper.disk.link(source, place)
+        keeper.disk.sync_directory(posixpath.dirname(place))
+        keeper.remove(name)  # a crash that brings it back leaves a copy, which does no harm
+
+    draft.add("move", name, f"to {target}, where it goes on with the log", act)
+
+
 def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> tuple[int, bool]:
     """Keep of a file what can be read. Returns the index behind what stays, and whether that is all of the file."""
     files = found.range.files
@@ -274,13 +336,15 @@ def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
 
 def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> None:
     for first in files:
-        name = found.reads[first].file.name
+        _aside_named(found.reads[first].file.name, reason, draft)
 
-        def act(keeper: Keeper, name: str = name) -> None:
-            keeper.keep(name)
-            keeper.remove(name)  # durable by the opening at the end
 
-        draft.add("move aside", name, reason, act)
+def _aside_named(name: str, reason: str, draft: Draft) -> None:
+    def act(keeper: Keeper) -> None:
+        keeper.keep(name)
+        keeper.remove(name)  # durable by the opening at the end
+
+    draft.add("move aside", name, reason, act)
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:

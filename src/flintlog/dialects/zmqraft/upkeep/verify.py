@@ -59,8 +59,10 @@ def _inventory(found: Survey) -> Inventory:
 def _odd_files(found: Survey) -> Iterator[Finding]:
     for name in found.listing.scratch:
         yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
+    needed = {stray.name for stray in found.misplaced}
     for name in found.listing.foreign:
-        yield Finding(Severity.NOTE, "foreign", "no part of a zmqraft directory; not touched", name)
+        if name not in needed:
+            yield Finding(Severity.NOTE, "foreign", "no part of a zmqraft directory; not touched", name)
 
 
 def _items(found: Survey) -> Iterator[FileItem]:
