@@ -167,6 +167,19 @@ def moved(first: int, *names: str) -> Callable[[Path], None]:
     return make
 
 
+SHORT = (b"short", Entry(2, b"whole").encode(), b"x", bytes(19))
+
+
+def short_entries(peer: Path) -> None:
+    """Behind one entry, others of which some have less than the 20 bytes of a head."""
+    terms(1, term=2, capacity=8)(peer)
+    size = len(Entry(1, b"data").encode())
+    for at, data in enumerate(SHORT, 1):
+        size += len(data)
+        add(ONE, data)(peer)
+        slot(1, at, size)(peer)
+
+
 def state_missing(peer: Path) -> None:
     terms(1, term=1)(peer)
     (peer / "raft.pers").unlink()
@@ -214,7 +227,7 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("index-offsets", golden("d07_offsets_equal")),
     ("entry-missing", golden("d08_offset_huge_last")),
     ("entry-missing", golden("d10_last_entry_header_missing")),
-    ("entry-short", golden(FEW, slot(1, 0, 10))),
+    ("entry-short", short_entries),
     ("entry-term", golden("d19_entry_term_too_big")),
     ("log-start", golden("d13_first_file_missing")),
     ("log-gap", golden("d12_middle_file_missing")),

@@ -24,7 +24,8 @@ Index file: a token file. Entries stand back to back behind the last token.
 The number of entries is the number of leading slots that are not zero. A slot is what commits an entry: its
 bytes are on disk before its slot is written, and a slot never crosses a sector.
 
-Entry: request id 12 bytes (zeros: none), type u8 (0 state, 1 config, 2 checkpoint), term 7 bytes, data.
+Entry: request id 12 bytes (zeros: none), type u8 (0 state, 1 config, 2 checkpoint), term 7 bytes, data. One of fewer
+bytes has no head: it is all data.
 
 Snapshot file: "SNAP", u32 28, u32 version 1, u64 index, u64 term, u64 size; META; "DATA", u32 0; the data.
 
@@ -149,14 +150,9 @@ def check_index(index: int) -> int:
 
 
 def decode_entry(raw: bytes | memoryview) -> Entry:
-    """An entry from its bytes."""
+    """An entry from its bytes; fewer than a head has are all data, of no term and no request."""
     if len(raw) < ENTRY_HEADER_SIZE:
-        raise DamageError(
-            "the entry is shorter than its header",
-            code="entry-short",
-            expected=f"{ENTRY_HEADER_SIZE} bytes or more",
-            found=f"{len(raw)} bytes",
-        )
+        return Entry(0, bytes(raw))
     term = int.from_bytes(raw[13:20], "little")
     if term > NUMBER_MAX:
         raise DamageError(

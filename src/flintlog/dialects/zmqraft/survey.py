@@ -153,6 +153,7 @@ class Glance:
     first: Descent | None = None  # the first entry, when all were read
     lower: Descent | None = None  # the first one in the file whose term goes back
     last_term: int | None = None
+    short: tuple[int, int] | None = None  # index and offset of the first entry without a head
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,8 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
     closing = scan.is_closing(view, table.capacity)
     if not read_all and not _lacks_entries(view, table):
         return Glance(table, len(table.ends), None, closing, table.dirty)
-    entries, damage = scan.read_entries(view, table)
+    found, damage = scan.read_entries(view, table)
+    entries, short = found[found.has_head], found[~found.has_head]
     lower = np.flatnonzero(np.diff(entries.term) < 0)
     return Glance(
         table,
@@ -200,6 +202,7 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
         _descent(entries, 0) if len(entries) else None,
         _descent(entries, int(lower[0]) + 1) if len(lower) else None,
         int(entries.term[-1]) if len(entries) else None,
+        (int(short.index[0]), int(short.offset[0])) if len(short) else None,
     )
 
 
@@ -315,6 +318,9 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
             "slots behind the first free one are used: a rollback or an append that did not fully arrive"
         )
         found.findings.append(Finding(Severity.NOTE, "index-dirty", message, file.name, lay.TABLE_OFFSET))
+    if read.short is not None:
+        message = f"index {read.short[0]}: the entry is shorter than a head; it has no term, and is all data"
+        found.findings.append(Finding(Severity.NOTE, "entry-short", message, file.name, read.short[1]))
     if read.first is None:
         return
     # Terms never descend in the log of a Raft peer; the format itself allows it.
