@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from flintlog.core.backup.listing import BACKUP_FILE
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.live import suppress_gone
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
 from flintlog.disk import Disk, File, Stat
+from flintlog.errors import DiskError, UsageError
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
 _HEAD_REST = 1 << 16
+_NAME_MAX = 200  # a stamp must find room behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,8 @@ class Listing:
 
     path: str
     index_files: tuple[IndexName, ...]
-    sizes: dict[str, int]  # of snap and the state files that are there
+    snapshot: str  # its name, whether it is there or not
+    sizes: dict[str, int]  # of the snapshot and the state files that are there
     history: tuple[str, ...]  # predecessors
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
@@ -79,19 +84,71 @@ def _has_snapshot(disk: Disk, path: str) -> bool:
     return _is_file(disk, path, lay.SNAPSHOT_FILE) and disk.read(place, 4) == lay.SNAPSHOT_TOKEN
 
 
-def list_files(disk: Disk, path: str) -> Listing:
-    """Every name in the peer's directory, sorted into roles."""
+def can_be_snapshot(name: str) -> bool:
+    """Can a snapshot have this name? It must be told from all else there, and the original refuses `log...`."""
+    taken = (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE, KEPT_DIRECTORY, BACKUP_FILE)
+    return (
+        0 < len(name) <= _NAME_MAX
+        and not set(name) & {"/", "\0"}
+        and not name.startswith((lay.LOG_DIRECTORY, "."))
+        and name not in taken
+        and _unstamped(name) == name
+        and lay.SCRATCH.search(name) is None
+    )
+
+
+def check_snapshot_name(name: str) -> str:
+    """A name that a snapshot can have."""
+    if not isinstance(name, str) or not can_be_snapshot(name):
+        raise UsageError(
+            f"a snapshot cannot be called {name!r}",
+            advice="Take a plain name that nothing else has, and that begins neither with a dot nor with `log`",
+        )
+    return name
+
+
+def _unstamped(entry: str) -> str:
+    """The name of which this is a predecessor, or this one."""
+    match = lay.STAMP.search(entry)
+    return entry[: match.start()] if match is not None and match.end() == len(entry) else entry
+
+
+def find_snapshot(disk: Disk, path: str, entries: Sequence[str]) -> str:
+    """The name of the snapshot: `snap`, where it is not there the only one that something in it tells."""
+    if lay.SNAPSHOT_FILE in entries:
+        return lay.SNAPSHOT_FILE
+    names = {_unstamped(entry) for entry in entries if _begins_snapshot(disk, path, entry)}
+    return names.pop() if len(names) == 1 else lay.SNAPSHOT_FILE
+
+
+def _begins_snapshot(disk: Disk, path: str, entry: str) -> bool:
+    place = posixpath.join(path, entry)
+    found = disk.stat(place)
+    if found is None or found.is_directory or found.is_special:
+        return False
+    if not can_be_snapshot(_unstamped(entry)):
+        return False
+    with suppress(DiskError):  # what cannot be read tells nothing
+        return disk.read(place, 4) == lay.SNAPSHOT_TOKEN
+    return False
+
+
+def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
+    """Every name in the peer's directory, sorted into roles. The snapshot's is found out unless it is given."""
     sizes: dict[str, int] = {}
     history, scratch, foreign, strays = [], [], [], []
-    for name in disk.list(path):
+    entries = disk.list(path)
+    snapshot = snapshot or find_snapshot(disk, path, entries)
+    names = lay.names_of(snapshot)
+    for name in entries:
         found = disk.stat(posixpath.join(path, name))
         if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
             continue
-        if name in lay.NAMES and not found.is_directory:
+        if name in names and not found.is_directory:
             sizes[name] = found.size
-        elif any(lay.is_predecessor(name, own) for own in lay.NAMES):
+        elif any(lay.is_predecessor(name, own) for own in names):
             history.append(name)
-        elif any(lay.is_scratch(name, own) for own in lay.NAMES):
+        elif any(lay.is_scratch(name, own) for own in names):
             scratch.append(name)
         else:
             foreign.append(name)
@@ -114,6 +171,7 @@ def list_files(disk: Disk, path: str) -> Listing:
     return Listing(
         path,
         tuple(in_log),
+        snapshot,
         sizes,
         tuple(history),
         tuple(scratch),

@@ -3,7 +3,7 @@
 All integers are little-endian; every index, term and size is at most 2^53 - 1. A peer's directory holds
 
     log/ddddd/dd/dd/dddddddddddddd.rlog   index files, by the 56-bit index of their first slot in hex digits
-    snap                                  the snapshot; index 0, term 0, no data when there is none
+    snap                                  the snapshot, or under another name; index 0, term 0, no data for none
     raft.pers, state.pers                 state files: the peer's Raft state, what it has applied
     <name>-YYYY-MM-DD-HHMMSS-mmmC         predecessors of snap, log and the state files
     <name>.tmp-PID-N                      scratch
@@ -77,10 +77,9 @@ TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}
 CHECKPOINT_DATA = b"\xc0"
 
 LOG_DIRECTORY = "log"
-SNAPSHOT_FILE = "snap"
+SNAPSHOT_FILE = "snap"  # as a rule: `RaftStore` takes another name
 RAFT_STATE_FILE = "raft.pers"
 APPLIED_STATE_FILE = "state.pers"
-NAMES = (LOG_DIRECTORY, SNAPSHOT_FILE, RAFT_STATE_FILE, APPLIED_STATE_FILE)
 ROLL_BYTES = 524288
 HISTORY_MAX = 60
 
@@ -89,6 +88,11 @@ FILE_NAME = re.compile(r"([0-9a-f]{14})\.rlog")
 STRAY_NAME = re.compile(r"([0-9A-Fa-f]{14})\.rlog")  # of a file that may have been one; see `files.Stray`
 STAMP = re.compile(r"-\d{4}-\d\d-\d\d-\d{6}-\d{3}([0-9a-z]+)")
 SCRATCH = re.compile(r"\.tmp-\d+-[0-9a-z]+")
+
+
+def names_of(snapshot: str) -> tuple[str, ...]:
+    """The names in a peer's directory, when its snapshot has this one."""
+    return LOG_DIRECTORY, snapshot, RAFT_STATE_FILE, APPLIED_STATE_FILE
 
 
 def is_predecessor(entry: str, name: str) -> re.Match[str] | None:

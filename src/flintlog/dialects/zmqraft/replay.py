@@ -118,9 +118,10 @@ def applied_beyond(applied: int, last: int) -> Finding | None:
 
 
 def missing_files(
-    names: Collection[str], history: Collection[str], covered: int, has_log: bool
+    names: Collection[str], history: Collection[str], covered: int, has_log: bool, snapshot: str
 ) -> list[Finding]:
-    """What should stand beside the files that are there; `names` are those of snapshot and state files.
+    """What should stand beside the files that are there; `names` are those of snapshot and state files that are
+    there, `snapshot` is the one that the snapshot has.
 
     What a crash can take away, opening makes again. What has a predecessor was durable once, and so was `raft.pers`
     when `state.pers` was made.
@@ -131,12 +132,12 @@ def missing_files(
         if name not in names and (had_it or lay.APPLIED_STATE_FILE in names):
             message = f"{name} is gone, and with it what it told"
             found.append(Finding(Severity.CORRUPT, "state-missing", message, name))
-    if lay.SNAPSHOT_FILE not in names and has_log:
-        if any(lay.is_predecessor(old, lay.SNAPSHOT_FILE) for old in history):
+    if snapshot not in names and has_log:
+        if any(lay.is_predecessor(old, snapshot) for old in history):
             severity, message = Severity.CORRUPT, "there is no snapshot, and there was one"
         else:
             severity, message = Severity.REPAIRABLE, "there is no snapshot; opening makes an empty one"
-        found.append(Finding(severity, "snapshot-missing", message, lay.SNAPSHOT_FILE))
+        found.append(Finding(severity, "snapshot-missing", message, snapshot))
     if covered and not has_log:
         put_aside = any(lay.is_predecessor(old, lay.LOG_DIRECTORY) for old in history)
         if put_aside or lay.RAFT_STATE_FILE not in names:

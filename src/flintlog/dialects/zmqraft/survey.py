@@ -333,12 +333,12 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
 
 
 def _read_snapshot(found: Survey) -> None:
-    size = found.listing.sizes.get(lay.SNAPSHOT_FILE)
-    if size is None:
+    name = found.listing.snapshot
+    if name not in found.listing.sizes:
         found.snapshot = NO_SNAPSHOT
         return
     try:
-        found.snapshot = read_snapshot_file(found.disk, found.path, lay.SNAPSHOT_FILE)
+        found.snapshot = read_snapshot_file(found.disk, found.path, name)
     except DamageError as error:
         found.findings.append(scan.snapshot_finding(error))
 
@@ -348,7 +348,7 @@ def substitute(found: Survey) -> str | None:
     first = min(found.reads, default=None)
     if first is None:
         return None
-    names = [name for name in found.listing.history if lay.is_predecessor(name, lay.SNAPSHOT_FILE)]
+    names = [name for name in found.listing.history if lay.is_predecessor(name, found.listing.snapshot)]
     return next((name for name in sorted(names, reverse=True) if _precedes(found, name, first)), None) or (
         "" if first <= 1 else None
     )
@@ -375,7 +375,11 @@ def _find_range(found: Survey) -> None:
     found.range = _range_of(found, firsts, snapshot)
     found.findings += found.range.findings
     found.findings += missing_files(
-        found.listing.sizes, found.listing.history, snapshot.index, has_log=bool(firsts)
+        found.listing.sizes,
+        found.listing.history,
+        snapshot.index,
+        has_log=bool(firsts),
+        snapshot=found.listing.snapshot,
     )
     for at, first in enumerate(firsts):
         damage = found.reads[first].damage

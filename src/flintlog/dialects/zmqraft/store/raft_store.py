@@ -20,6 +20,7 @@ from flintlog.core.group_commit import GroupCommit
 from flintlog.dialects.zmqraft import batch
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
+from flintlog.dialects.zmqraft.files import check_snapshot_name
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.scan import Entries
 from flintlog.dialects.zmqraft.store.file_log import FileLog
@@ -61,7 +62,9 @@ class RaftStore:
         stamps: Stamps | None = None,
         data_size_max: int = lay.DATA_SIZE_MAX,
         as_original: bool = False,
+        snapshot_name: str = lay.SNAPSHOT_FILE,
     ) -> None:
+        check_snapshot_name(snapshot_name)
         self._disk = disk or Disk()
         self._path = self._disk.resolve(path)
         stamps = stamps or Stamps()
@@ -75,13 +78,19 @@ class RaftStore:
         self._parts: list[FileLog | StateFile | File] = []  # to be closed, the lock last
         self._parts.append(take_lock(self._disk, self._path, "read", self._path))
         try:
-            self._open(stamps, capacity, list(peers), data_size_max, as_original)
+            self._open(stamps, capacity, list(peers), data_size_max, as_original, snapshot_name)
         except BaseException:
             self._close()
             raise
 
     def _open(
-        self, stamps: Stamps, capacity: int, peers: list[Any], data_size_max: int, as_original: bool
+        self,
+        stamps: Stamps,
+        capacity: int,
+        peers: list[Any],
+        data_size_max: int,
+        as_original: bool,
+        snapshot_name: str,
     ) -> None:
         loaded = [self._look_at(name) for name in PROPERTIES_OF]  # before anything is changed
         self.log = FileLog(
@@ -92,6 +101,7 @@ class RaftStore:
             data_size_max=data_size_max,
             failstop=self._failstop,
             applied=max(values.get("lastApplied", 0) for values in loaded),
+            snapshot_name=snapshot_name,
         )
         self._parts.append(self.log)
         options: dict[str, Any] = {

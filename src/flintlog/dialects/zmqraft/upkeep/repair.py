@@ -60,7 +60,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
             lock_mode="read",
             scratch=posixpath.join(path, KEPT_DIRECTORY),
         )
-        return draft.carry_out(keeper, partial(_open_and_verify, path))
+        return draft.carry_out(keeper, partial(_open_and_verify, path, found.listing.snapshot))
 
     return Plan(
         "repair",
@@ -75,9 +75,9 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
     )
 
 
-def _open_and_verify(path: str, disk: Disk) -> None:
+def _open_and_verify(path: str, snapshot: str, disk: Disk) -> None:
     """Open what was repaired, and read all of it: a repair that leaves damage is none, and is taken back."""
-    RaftStore(path, disk=disk).close()
+    RaftStore(path, disk=disk, snapshot_name=snapshot).close()
     worst = gravest(survey(disk, path, read_all=True).findings)
     if worst is not None and worst.severity is not Severity.NOTE:
         raise RefusedError(
@@ -115,18 +115,19 @@ def _plan_snapshot(found: Survey, draft: Draft) -> int:
     if is_gone:
         draft.lost.append("the data of the snapshot; the state follows from the log and what takes its place")
     empty = lay.encode_snapshot_head(0, 0, 0) + lay.segment(lay.DATA_TOKEN, b"")
+    snapshot = found.listing.snapshot
 
     def act(keeper: Keeper) -> None:
-        if lay.SNAPSHOT_FILE in found.listing.sizes:
-            keeper.keep(lay.SNAPSHOT_FILE)
+        if snapshot in found.listing.sizes:
+            keeper.keep(snapshot)
         if not name:
-            keeper.replace(lay.SNAPSHOT_FILE, [empty])
+            keeper.replace(snapshot, [empty])
             return
         with keeper.open(name) as source:
-            keeper.replace(lay.SNAPSHOT_FILE, source.chunks(0, source.size()))
+            keeper.replace(snapshot, source.chunks(0, source.size()))
 
     reason = f"by {name}, from which the log goes on" if name else "by an empty one: the whole log is there"
-    draft.add("replace", lay.SNAPSHOT_FILE, reason, act)
+    draft.add("replace", snapshot, reason, act)
     return read_snapshot_file(found.disk, found.path, name).index if name else 0
 
 

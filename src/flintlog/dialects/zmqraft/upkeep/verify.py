@@ -68,9 +68,10 @@ def _odd_files(found: Survey) -> Iterator[Finding]:
 def _items(found: Survey) -> Iterator[FileItem]:
     for read in found.reads.values():
         yield _index_item(found, read)
-    if lay.SNAPSHOT_FILE in found.listing.sizes:
+    name = found.listing.snapshot
+    if name in found.listing.sizes:
         index = (found.snapshot.index,) if found.snapshot else None
-        yield FileItem(lay.SNAPSHOT_FILE, "snapshot", found.listing.sizes[lay.SNAPSHOT_FILE], None, index)
+        yield FileItem(name, "snapshot", found.listing.sizes[name], None, index)
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
         if name in found.listing.sizes:
             yield FileItem(name, "state", found.listing.sizes[name])
