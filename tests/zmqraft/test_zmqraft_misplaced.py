@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 
 import pytest
@@ -87,6 +88,21 @@ def test_the_only_file_and_one_from_the_middle_are_put_back(tmp_path):
     (tmp_path / "only" / index_path(1)).rename(tmp_path / "only" / "log" / "00000000000001.rlog")
     refused(tmp_path / "only", "00000000000001.rlog")
     assert repaired(tmp_path / "only", 1).lost == ()
+
+
+@pytest.mark.parametrize("size", [None, 20], ids=["empty", "torn"])
+def test_an_empty_file_that_was_begun_in_its_place_makes_room(size, tmp_path):
+    with RaftStore(tmp_path, capacity=4) as store:
+        store.append([Entry(1, b"data")] * 14)
+    place = tmp_path / index_path(12)
+    place.rename(tmp_path / "log" / "0000000000000C.rlog")
+    with RaftStore(tmp_path / "new", capacity=4) as store:
+        store.install_snapshot(11, 1, b"state")
+    place.write_bytes((tmp_path / "new" / index_path(12)).read_bytes()[:size])
+    shutil.rmtree(tmp_path / "new")
+    refused(tmp_path, "0000000000000C.rlog")
+    plan = repaired(tmp_path, 14)
+    assert (plan.lost, [step.action for step in plan.steps]) == ((), ["remove", "move"])
 
 
 def test_several_are_put_back_and_the_log_is_not_taken_for_one_of_an_old_life(tmp_path):

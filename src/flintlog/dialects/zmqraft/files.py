@@ -42,9 +42,7 @@ class Listing:
     history: tuple[str, ...]  # predecessors
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
-    strays: tuple[
-        str, ...
-    ]  # those of `foreign` with the name of an index file: in capitals, or in a wrong place
+    strays: tuple[str, ...]  # those of `foreign` with the name of an index file
     superseded_by: tuple[
         tuple[int, int], ...
     ]  # snapshots, by index and term, with which this log counts no more

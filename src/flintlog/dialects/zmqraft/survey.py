@@ -253,11 +253,12 @@ def survey(
 
 
 def _with(listing: Listing, placed: Sequence[Stray]) -> Listing:
-    files = [*listing.index_files, *(IndexName(stray.name, stray.first, stray.size) for stray in placed)]
+    files = {file.first: file for file in listing.index_files}
+    files |= {stray.first: IndexName(stray.name, stray.first, stray.size) for stray in placed}
     names = {stray.name for stray in placed}
     return replace(
         listing,
-        index_files=tuple(sorted(files, key=lambda file: file.first)),
+        index_files=tuple(files[first] for first in sorted(files)),
         strays=tuple(name for name in listing.strays if name not in names),
         foreign=tuple(name for name in listing.foreign if name not in names),
     )
@@ -266,7 +267,9 @@ def _with(listing: Listing, placed: Sequence[Stray]) -> Listing:
 def _find_misplaced(found: Survey) -> None:
     """Index files in wrong places that the log needs come first: what else is wrong may follow from it."""
     for stray in read_strays(found.disk, found.path, found.listing.strays):
-        if stray.first not in found.reads and found.range.needs(stray.first, stray.count):
+        read = found.reads.get(stray.first)
+        taken = read is not None and stray.first not in found.range.empty and read.count != 0
+        if not taken and found.range.needs(stray.first, stray.count):
             found.misplaced.append(stray)
     found.findings[:0] = [misplaced(stray.name, stray.first) for stray in found.misplaced]
 

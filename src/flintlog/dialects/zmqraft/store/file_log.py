@@ -103,12 +103,12 @@ class FileLog:
             has_log=bool(listing.index_files),
             snapshot=self._snapshot_name,
         )
-        strays = [
-            misplaced(stray.name, stray.first)
-            for stray in read_strays(disk, self._path, listing.strays)
-            if stray.first not in self._firsts and found.needs(stray.first, stray.count)
+        findings = [
+            *self._misplaced(listing, found),
+            *found.findings,
+            *missing,
+            *([beyond] if beyond is not None else ()),
         ]
-        findings = [*strays, *found.findings, *missing, *([beyond] if beyond is not None else ())]
         for finding in findings:
             if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
                 raise finding.error(self._path)
@@ -122,6 +122,14 @@ class FileLog:
         if self._snapshot_name not in listing.sizes:
             self._write_empty_snapshot()
         self._take_range(found)
+
+    def _misplaced(self, listing: Listing, found: LogRange) -> Iterator[Finding]:
+        """Index files in wrong places that the log needs."""
+        for stray in read_strays(self._disk, self._path, listing.strays):
+            first = stray.first
+            taken = first in self._firsts and first not in found.empty and self._count_in(first) > 0
+            if not taken and found.needs(first, stray.count):
+                yield misplaced(stray.name, first)
 
     def _refuse_another_snapshot(self) -> None:
         """An empty snapshot beside the one that is there would make another log of this one."""

@@ -216,7 +216,7 @@ def _plan_strays(found: Survey, draft: Draft) -> None:
         if read.file.name not in (*aside, lay.index_path(first)):
             _move(found, read.file.name, lay.index_path(first), draft)
     for stray in found.misplaced:
-        _aside_named(stray.name, "it does not fit behind the log", draft)
+        _take_away("move aside", stray.name, "it does not fit behind the log", draft)
         last = None if stray.count is None else stray.first + stray.count - 1
         begin = max(stray.first, found.range.first)
         indexes = f"{begin} on" if last is None else span(begin, last)
@@ -224,6 +224,9 @@ def _plan_strays(found: Survey, draft: Draft) -> None:
 
 
 def _move(found: Survey, name: str, target: str, draft: Draft) -> None:
+    if found.disk.stat(posixpath.join(found.path, target)) is not None:
+        _take_away("remove", target, "it is empty, and another file belongs here", draft)
+
     def act(keeper: Keeper) -> None:
         source, place = (posixpath.join(found.path, each) for each in (name, target))
         keeper.keep(name)
@@ -337,15 +340,15 @@ def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
 
 def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> None:
     for first in files:
-        _aside_named(found.reads[first].file.name, reason, draft)
+        _take_away("move aside", found.reads[first].file.name, reason, draft)
 
 
-def _aside_named(name: str, reason: str, draft: Draft) -> None:
+def _take_away(action: str, name: str, reason: str, draft: Draft) -> None:
     def act(keeper: Keeper) -> None:
         keeper.keep(name)
         keeper.remove(name)  # durable by the opening at the end
 
-    draft.add("move aside", name, reason, act)
+    draft.add(action, name, reason, act)
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:
