@@ -230,9 +230,9 @@ def _move(found: Survey, name: str, target: str, draft: Draft) -> None:
     def act(keeper: Keeper) -> None:
         source, place = (posixpath.join(found.path, each) for each in (name, target))
         keeper.keep(name)
-        keeper.disk.make_directory(posixpath.dirname(place))
+        keeper.disk.make_passing_directory(posixpath.dirname(place))
         keeper.disk.link(source, place)
-        keeper.disk.sync_directory(posixpath.dirname(place))
+        keeper.disk.sync_ancestors(place)
         keeper.remove(name)  # a crash that brings it back leaves a copy, which does no harm
 
     draft.add("move", name, f"to {target}, where it goes on with the log", act)
