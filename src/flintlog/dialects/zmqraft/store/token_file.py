@@ -1,9 +1,9 @@
 """`TokenFile`: segments one after the other, each with a token that says what it is.
 
-*The first byte of the token commits the segment.* Everything else is synced while a zero stands there; then that
-one byte is written. So a segment that a crash leaves half written begins with a zero and stands last; opening
-keeps a copy of it, cuts it and reports it. One that begins with a zero and stands before others was not left by a
-crash, and a token with less behind it than it says is damage: both are refused.
+*The first byte of the token commits the segment.* Everything else is synced while a zero stands there, the head before
+data in another sector; then that one byte is written. So a segment that a crash leaves half written begins with a zero
+and stands last; opening keeps a copy of it, cuts it and reports it. One that begins with a zero and stands before
+others was not left by a crash, and a token with less behind it than it says is damage: both are refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.layout import Segment
+from flintlog.dialects.zmqraft.store.state_file import SECTOR_SIZE
 from flintlog.disk import Disk, FailStop
 from flintlog.errors import DamageError, RefusedError, UsageError
 
@@ -101,7 +102,7 @@ class TokenFile:
             return False
         if any(uncommitted.token) and at == uncommitted.following:  # the length did arrive, and is 0
             return False
-        # Of a head that did not arrive nothing is known: what stands here is its data, or other segments.
+        # Earlier releases left data without its head: what stands here is that, or other segments.
         others = (found for found in self._walk(size, at) if not found.token.startswith(_UNCOMMITTED))
         other = next(others, None)
         if other is None or other.end > size:
@@ -199,8 +200,13 @@ class TokenFile:
         self._refuse_marker(token)
         if self._marker is not None:
             raise RefusedError("the file was opened with a marker, to be read", file=self._path)
+        content = lay.segment(_UNCOMMITTED + token[1:], bytes(view))
         with self._failstop.guard():
-            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], bytes(view)), self._end)
+            if self._end // SECTOR_SIZE != (self._end + len(content) - 1) // SECTOR_SIZE:
+                # Data must not arrive without its head: it may look like other segments.
+                self._file.pwrite(content[: lay.TOKEN_HEADER_SIZE], self._end)
+                self._file.sync()
+            self._file.pwrite(content, self._end)
             self._file.sync()
             self._file.pwrite(token[:1], self._end)
             self._file.sync()
