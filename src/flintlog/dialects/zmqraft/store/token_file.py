@@ -201,12 +201,14 @@ class TokenFile:
         if self._marker is not None:
             raise RefusedError("the file was opened with a marker, to be read", file=self._path)
         content = lay.segment(_UNCOMMITTED + token[1:], bytes(view))
+        done = 0
         with self._failstop.guard():
             if self._end // SECTOR_SIZE != (self._end + len(content) - 1) // SECTOR_SIZE:
                 # Data must not arrive without its head: it may look like other segments.
-                self._file.pwrite(content[: lay.TOKEN_HEADER_SIZE], self._end)
+                done = lay.TOKEN_HEADER_SIZE
+                self._file.pwrite(content[:done], self._end)
                 self._file.sync()
-            self._file.pwrite(content, self._end)
+            self._file.pwrite(content[done:], self._end + done)
             self._file.sync()
             self._file.pwrite(token[:1], self._end)
             self._file.sync()
