@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flintlog.dialects.zmqraft.layout import segment
 from flintlog.dialects.zmqraft.store import TokenFile
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
@@ -11,6 +12,8 @@ from flintlog.testing import History, Scenario, Suite
 PATH = "/srv/notes/tokens"
 Item = tuple[bytes, bytes]
 ITEMS: tuple[Item, ...] = (
+    (b"PAD_", b""),
+    (b"NEST", segment(b"INSI", b"12345678") * 257),  # in the next page other segments seem to begin
     (b"ONE_", b"1"),
     (b"NONE", b""),
     (b"LONG", bytes(range(1, 200)) * 6),

@@ -61,6 +61,14 @@ def damaged_below_the_snapshot(disk: Disk, history: History[str]) -> None:
     _poke(disk, index_path(4), 0, b"not a token")
 
 
+def misplaced(disk: Disk, history: History[str]) -> None:
+    """The last two files stand in the directory above their own."""
+    written_with_snapshot(disk, history)
+    for first in (8, 12):
+        name = index_path(first)
+        disk.rename(f"{ROOT}/{name}", f"{ROOT}/log/{name.rpartition('/')[2]}")
+
+
 def _poke(disk: Disk, name: str, offset: int, data: bytes) -> None:
     with disk.open(f"{ROOT}/{name}", "write") as file:
         file.pwrite(data, offset)
@@ -207,5 +215,8 @@ REPAIR = Suite(
 REPAIR_COVERED = Suite(
     "tests.crash.zmqraft_upkeep:REPAIR_COVERED",
     CoveredOracle(),
-    (Scenario("repair-below-the-snapshot", repair, prepare=damaged_below_the_snapshot, atomic_bytes=4),),
+    (
+        Scenario("repair-below-the-snapshot", repair, prepare=damaged_below_the_snapshot, atomic_bytes=4),
+        Scenario("repair-misplaced-files", repair, prepare=misplaced, atomic_bytes=4),
+    ),
 )

@@ -153,6 +153,33 @@ def made_in_part(peer: Path) -> None:
     cut(index_path(12), 20)(peer)
 
 
+def moved(first: int, *names: str) -> Callable[[Path], None]:
+    """Files of four entries; the one that begins at `first` stands elsewhere in the log."""
+
+    def make(peer: Path) -> None:
+        terms(*[1] * 14, term=1, applied=14, capacity=4)(peer)
+        source = (peer / index_path(first)).read_bytes()
+        (peer / index_path(first)).unlink()
+        for name in names:
+            (peer / "log" / name).parent.mkdir(parents=True, exist_ok=True)
+            (peer / "log" / name).write_bytes(source)
+
+    return make
+
+
+SHORT = (b"short", Entry(2, b"whole").encode(), b"x", bytes(19))
+
+
+def short_entries(peer: Path) -> None:
+    """Behind one entry, others of which some have less than the 20 bytes of a head."""
+    terms(1, term=2, capacity=8)(peer)
+    size = len(Entry(1, b"data").encode())
+    for at, data in enumerate(SHORT, 1):
+        size += len(data)
+        add(ONE, data)(peer)
+        slot(1, at, size)(peer)
+
+
 def state_missing(peer: Path) -> None:
     terms(1, term=1)(peer)
     (peer / "raft.pers").unlink()
@@ -190,6 +217,8 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("index-short", golden(MANY, cut(index_path(0x10), 10))),
     ("index-short", golden(MANY, cut(index_path(0x30), 40))),
     ("index-token", golden("d15_wrong_magic")),
+    ("index-misplaced", moved(12, "00000/00/01/0000000000000c.rlog")),
+    ("index-misplaced", moved(12, "00000/00/00/0000000000000C.rlog")),
     ("index-version", golden("d16_wrong_version")),
     ("index-capacity", golden("d18_capacity_mismatch")),
     ("index-first", golden(MANY, poke(index_path(0x10), 16, b"\x09"))),
@@ -198,7 +227,7 @@ BY_CODE: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("index-offsets", golden("d07_offsets_equal")),
     ("entry-missing", golden("d08_offset_huge_last")),
     ("entry-missing", golden("d10_last_entry_header_missing")),
-    ("entry-short", golden(FEW, slot(1, 0, 10))),
+    ("entry-short", short_entries),
     ("entry-term", golden("d19_entry_term_too_big")),
     ("log-start", golden("d13_first_file_missing")),
     ("log-gap", golden("d12_middle_file_missing")),

@@ -124,6 +124,38 @@ def test_a_snapshot_that_is_not_whole_is_not_installed(tmp_path):
         store.append(entries(1))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"currentTerm": 2}, "below the current term 3"),
+        ({"currentTerm": 2, "votedFor": "a"}, "below the current term 3"),
+        ({"votedFor": "b"}, "voted for a in term 3"),
+        ({"votedFor": None}, "voted for a in term 3"),
+        ({"currentTerm": 3, "votedFor": "b", "peers": [1]}, "voted for a in term 3"),
+    ],
+)
+def test_no_property_lowers_the_term_or_takes_a_vote_back(changes, message, tmp_path):
+    with RaftStore(tmp_path) as store:
+        store.set_hard_state(term=3, vote="a")
+        before = (tmp_path / "raft.pers").read_bytes()
+        with pytest.raises(RefusedError, match=message):
+            store.update_raft_state(changes)
+        assert (tmp_path / "raft.pers").read_bytes() == before
+        assert (store.hard_state.term, store.hard_state.vote, store.raft["peers"]) == (3, "a", [])
+
+
+def test_properties_that_obey_the_rules_of_term_and_vote_are_set(tmp_path):
+    with RaftStore(tmp_path) as store:
+        store.update_raft_state({"currentTerm": 3})
+        store.update_raft_state({"votedFor": "a", "peers": [1]})
+        store.update_raft_state({"currentTerm": 3, "votedFor": "a"})
+        assert (store.hard_state.term, store.hard_state.vote, store.raft["peers"]) == (3, "a", [1])
+        store.update_raft_state({"currentTerm": 4})
+        assert (store.hard_state.term, store.hard_state.vote) == (4, None)
+        with pytest.raises(UsageError, match="currentTerm cannot be"):
+            store.update_raft_state({"currentTerm": "5"})
+
+
 def test_a_vote_is_given_once_in_a_term(tmp_path):
     with RaftStore(tmp_path) as store:
         store.set_hard_state(term=3, vote="a")

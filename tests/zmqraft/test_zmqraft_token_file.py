@@ -103,6 +103,83 @@ def test_a_token_with_less_behind_it_than_it_says_is_damage(path, tail, message)
     assert path.read_bytes() == before
 
 
+BEHIND = segment(b"NEXT", b"whole") + segment(b"\1\2\3\4", b"and this")
+
+
+@pytest.mark.parametrize(
+    "uncommitted",
+    [
+        bytes(8),
+        bytes(24),
+        segment(bytes(4), b"slots"),
+        segment(bytes(4), bytes(12)),
+        segment(b"\0NE_", b""),
+        segment(b"\0NE_", b"data"),
+    ],
+    ids=["empty", "empties", "data", "zeros", "token", "token-and-data"],
+)
+@pytest.mark.parametrize(
+    "behind",
+    [
+        BEHIND,
+        BEHIND[16:],
+        BEHIND + segment(b"\0NEW", b"torn")[:-2],
+        segment(b"NEXT", b"whole") + b"TOKN\x05\0\0\0d",
+    ],
+    ids=["segments", "token-of-no-characters", "and-a-torn-one", "and-a-short-one"],
+)
+def test_what_stands_before_other_segments_is_not_torn_and_nothing_is_cut(path, uncommitted, behind):
+    path.write_bytes(segment(b"KEPT", b"12345") + uncommitted + behind)
+    before = snapshot_of(path.parent)
+    with pytest.raises(DamageError, match="stands before others") as caught:
+        TokenFile(str(path))
+    assert (caught.value.code, caught.value.file, caught.value.offset) == ("segment-token", str(path), 16)
+    assert caught.value.advice.startswith("Nothing was changed")
+    assert snapshot_of(path.parent) == before
+
+
+@pytest.mark.parametrize("entries", [1, 3, 4, 5])
+def test_an_index_file_that_was_closed_early_is_refused_without_its_marker(entries, tmp_path):
+    size = 20 + 20
+    with RaftStore(tmp_path, capacity=8, data_size_max=size * entries + 1) as store:
+        store.append([Entry(1, bytes(20))] * (entries + 1))
+    before = snapshot_of(tmp_path)
+    with pytest.raises(DamageError, match="stands before others") as caught:
+        TokenFile(str(tmp_path / index_path(1)))
+    assert (caught.value.offset, "marker" in caught.value.advice) == (24 + 4 * entries, True)
+    assert snapshot_of(tmp_path) == before
+    file = TokenFile(str(tmp_path / index_path(1)), marker=b"ITMZ")
+    assert [found.token for found in file.segments()] == [b"RLOG", bytes(4), b"META", b"ITMZ"]
+    assert b"".join(file.content()) == Entry(1, bytes(20)).encode() * entries
+    file.close()
+
+
+def test_a_snapshot_whose_length_counts_its_head_is_read_as_the_store_reads_it(tmp_path):
+    with RaftStore(tmp_path) as store:
+        store.install_snapshot(12, 3, b"the state")
+    snap = tmp_path / "snap"
+    snap.write_bytes(b"SNAP" + struct.pack("<I", 36) + snap.read_bytes()[8:])
+    before = snapshot_of(tmp_path)
+    file = TokenFile(str(snap), marker=b"DATA")
+    assert [found.token for found in file.segments()] == [b"SNAP", b"META", b"DATA"]
+    assert struct.unpack("<IQQQ", file.read(file.find(b"SNAP"))) == (1, 12, 3, 9)
+    assert b"".join(file.content()) == b"the state"
+    file.close()
+    with pytest.raises(RefusedError, match="stands content"):
+        TokenFile(str(snap))
+    assert snapshot_of(tmp_path) == before
+    with RaftStore(tmp_path) as store:
+        assert b"".join(store.read_snapshot()) == b"the state"
+
+
+def test_a_segment_of_ones_own_with_that_token_and_length_is_none_of_a_snapshot(path):
+    file = TokenFile(str(path))
+    file.append(b"SNAP", bytes(range(36)))
+    file.append(b"NEXT", b"6")
+    file.close()
+    assert content_of(path) == [(b"SNAP", bytes(range(36))), (b"NEXT", b"6")]
+
+
 def test_the_padding_of_the_last_segment_may_be_missing(path):
     path.write_bytes(segment(b"KEPT", b"12345")[:-3])
     file = TokenFile(str(path))

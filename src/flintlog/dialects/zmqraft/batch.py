@@ -122,6 +122,10 @@ def decode(view: memoryview, entries: Entries) -> Iterator[Entry]:
     for begin in range(0, len(entries), _DECODE_ENTRIES):
         some = entries[begin : begin + _DECODE_ENTRIES]
         low, high = int(some.offset[0]), int(some.offset[-1] + some.length[-1])
+        if not some.has_head.all():
+            ends = (some.offset + some.length).tolist()
+            yield from map(lay.decode_entry, map(view.__getitem__, map(slice, some.offset.tolist(), ends)))
+            continue
         # One format for all of them: request id and data of each in a single call.
         shape = "12s8x%ds" * len(some) % tuple((some.length - lay.ENTRY_HEADER_SIZE).tolist())
         parts = struct.Struct(f"<{shape}").unpack(view[low:high])

@@ -190,7 +190,7 @@ def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iter
     listing = list_files(disk, path)
     firsts = {file.name: file.first for file in listing.index_files}
     newest = next(reversed(firsts), None)
-    others = [name for name in (lay.SNAPSHOT_FILE, *PROPERTIES_OF) if name in listing.sizes]
+    others = [name for name in (listing.snapshot, *PROPERTIES_OF) if name in listing.sizes]
     for name in (*firsts, *others, *listing.history, *listing.scratch):
         if where is not None and where.file != name:
             continue
@@ -202,7 +202,7 @@ def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iter
             spans = fields.explain_index(view, firsts[name], where)
         elif name in listing.scratch or name.startswith(lay.LOG_DIRECTORY):
             spans = leftover(len(view))
-        elif name.startswith(lay.SNAPSHOT_FILE):
+        elif name == listing.snapshot or lay.is_predecessor(name, listing.snapshot):
             spans = fields.explain_snapshot(view)
         else:
             own = next(own for own in PROPERTIES_OF if name.startswith(own))

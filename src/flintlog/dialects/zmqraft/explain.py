@@ -83,6 +83,10 @@ def explain_entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]
     """One entry; `at` is its place in the columns."""
     offset = int(entries.offset[at])
     end, kind = offset + int(entries.length[at]), offset + lay.REQUEST_ID_SIZE
+    if not entries.has_head[at]:
+        meaning = f"index {int(entries.index[at])} begins, too short for a head; {shown(view, offset, end)}"
+        yield Span(offset, end, "data", meaning)
+        return
     term, data = offset + lay.TERM_OFFSET, offset + lay.ENTRY_HEADER_SIZE
     request_id = bytes(view[offset:kind])
     asked_by = "none" if request_id == lay.NO_REQUEST else request_id.hex()

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from flintlog.core.backup.listing import BACKUP_FILE
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.live import suppress_gone
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
 from flintlog.disk import Disk, File, Stat
+from flintlog.errors import DiskError, UsageError
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
 _HEAD_REST = 1 << 16
+_NAME_MAX = 200  # a stamp must find room behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,31 @@ class Listing:
 
     path: str
     index_files: tuple[IndexName, ...]
-    sizes: dict[str, int]  # of snap and the state files that are there
+    snapshot: str  # its name, whether it is there or not
+    sizes: dict[str, int]  # of the snapshot and the state files that are there
     history: tuple[str, ...]  # predecessors
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
+    strays: tuple[str, ...]  # those of `foreign` with the name of an index file
     superseded_by: tuple[
         tuple[int, int], ...
     ]  # snapshots, by index and term, with which this log counts no more
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """An index file that stands where none is looked for."""
+
+    name: str
+    first: int  # as its header says
+    count: int | None  # None: its slots tell nothing
+    size: int
+
+    @property
+    def agrees(self) -> bool:
+        """Does its name say the same as its header?"""
+        match = lay.STRAY_NAME.fullmatch(posixpath.basename(self.name))
+        return match is not None and int(match[1], 16) == self.first
 
 
 def locate(disk: Disk, path: str) -> str | None:
@@ -59,24 +82,76 @@ def _has_snapshot(disk: Disk, path: str) -> bool:
     return _is_file(disk, path, lay.SNAPSHOT_FILE) and disk.read(place, 4) == lay.SNAPSHOT_TOKEN
 
 
-def list_files(disk: Disk, path: str) -> Listing:
-    """Every name in the peer's directory, sorted into roles."""
+def can_be_snapshot(name: str) -> bool:
+    """Can a snapshot have this name? It must be told from all else there, and the original refuses `log...`."""
+    taken = (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE, KEPT_DIRECTORY, BACKUP_FILE)
+    return (
+        0 < len(name) <= _NAME_MAX
+        and not set(name) & {"/", "\0"}
+        and not name.startswith((lay.LOG_DIRECTORY, "."))
+        and name not in taken
+        and _unstamped(name) == name
+        and lay.SCRATCH.search(name) is None
+    )
+
+
+def check_snapshot_name(name: str) -> str:
+    """A name that a snapshot can have."""
+    if not isinstance(name, str) or not can_be_snapshot(name):
+        raise UsageError(
+            f"a snapshot cannot be called {name!r}",
+            advice="Take a plain name that nothing else has, and that begins neither with a dot nor with `log`",
+        )
+    return name
+
+
+def _unstamped(entry: str) -> str:
+    """The name of which this is a predecessor, or this one."""
+    match = lay.STAMP.search(entry)
+    return entry[: match.start()] if match is not None and match.end() == len(entry) else entry
+
+
+def find_snapshot(disk: Disk, path: str, entries: Sequence[str]) -> str:
+    """The name of the snapshot: `snap`, where it is not there the only one that something in it tells."""
+    if lay.SNAPSHOT_FILE in entries:
+        return lay.SNAPSHOT_FILE
+    names = {_unstamped(entry) for entry in entries if _begins_snapshot(disk, path, entry)}
+    return names.pop() if len(names) == 1 else lay.SNAPSHOT_FILE
+
+
+def _begins_snapshot(disk: Disk, path: str, entry: str) -> bool:
+    place = posixpath.join(path, entry)
+    found = disk.stat(place)
+    if found is None or found.is_directory or found.is_special:
+        return False
+    if not can_be_snapshot(_unstamped(entry)):
+        return False
+    with suppress(DiskError):  # what cannot be read tells nothing
+        return disk.read(place, 4) == lay.SNAPSHOT_TOKEN
+    return False
+
+
+def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
+    """Every name in the peer's directory, sorted into roles. The snapshot's is found out unless it is given."""
     sizes: dict[str, int] = {}
-    history, scratch, foreign = [], [], []
-    for name in disk.list(path):
+    history, scratch, foreign, strays = [], [], [], []
+    entries = disk.list(path)
+    snapshot = snapshot or find_snapshot(disk, path, entries)
+    names = lay.names_of(snapshot)
+    for name in entries:
         found = disk.stat(posixpath.join(path, name))
         if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
             continue
-        if name in lay.NAMES and not found.is_directory:
+        if name in names and not found.is_directory:
             sizes[name] = found.size
-        elif any(lay.is_predecessor(name, own) for own in lay.NAMES):
+        elif any(lay.is_predecessor(name, own) for own in names):
             history.append(name)
-        elif any(lay.is_scratch(name, own) for own in lay.NAMES):
+        elif any(lay.is_scratch(name, own) for own in names):
             scratch.append(name)
         else:
             foreign.append(name)
     in_log = []
-    for name in _names_in_log(disk, path):
+    for name in _log_tree(disk, path):
         found = disk.stat(posixpath.join(path, name))
         if found is None:
             continue  # removed while we look
@@ -86,10 +161,37 @@ def list_files(disk: Disk, path: str) -> Listing:
             scratch.append(name)
         else:
             foreign.append(name)
+            if _is_stray(disk, path, name, found):
+                strays.append(name)
     in_log.sort(key=lambda file: file.first)
     marks = map(lay.SUPERSEDED.fullmatch, disk.list(posixpath.join(path, lay.LOG_DIRECTORY)))
     superseded_by = tuple((int(mark[1]), int(mark[2])) for mark in marks if mark)
-    return Listing(path, tuple(in_log), sizes, tuple(history), tuple(scratch), tuple(foreign), superseded_by)
+    return Listing(
+        path,
+        tuple(in_log),
+        snapshot,
+        sizes,
+        tuple(history),
+        tuple(scratch),
+        tuple(foreign),
+        tuple(strays),
+        superseded_by,
+    )
+
+
+def read_strays(disk: Disk, path: str, names: Iterable[str]) -> Iterator[Stray]:
+    """Those of these files that are index files, whatever their names say."""
+    for name in names:
+        with suppress_gone(), disk.open(posixpath.join(path, name)) as file:
+            head = file.pread(lay.TABLE_OFFSET, 0)
+            if len(head) < lay.TABLE_OFFSET:
+                continue
+            token, _, version, _, first = lay.INDEX_HEADER.unpack(head)
+            if token == lay.INDEX_TOKEN and version == lay.VERSION and first <= lay.NUMBER_MAX:
+                table = read_head(file, first, copy=True)[1]
+                yield Stray(
+                    name, first, None if isinstance(table, scan.Damage) else len(table.ends), file.size()
+                )
 
 
 def has_index_files(disk: Disk, path: str) -> bool:
@@ -110,6 +212,11 @@ def _index_name(name: str, found: Stat) -> IndexName | None:
     return IndexName(name, first, found.size)
 
 
+def _is_stray(disk: Disk, path: str, name: str, found: Stat) -> bool:
+    is_file = not (found.is_directory or found.is_special or disk.is_link(posixpath.join(path, name)))
+    return is_file and lay.STRAY_NAME.fullmatch(posixpath.basename(name)) is not None
+
+
 def _is_index_scratch(name: str) -> bool:
     stem = name.partition(".tmp-")[0]
     return lay.parse_index_path(stem) is not None and lay.is_scratch(name, stem)
@@ -126,6 +233,20 @@ def leaf_directories(disk: Disk, path: str) -> list[str]:
             if level.fullmatch(name) and disk.is_directory(posixpath.join(path, directory, name))
         ]
     return found
+
+
+def _log_tree(disk: Disk, path: str, directory: str = lay.LOG_DIRECTORY, level: int = 0) -> Iterator[str]:
+    """What stands where index files do, and every other name in the tree that looks like one of theirs."""
+    for name in disk.list(posixpath.join(path, directory)):
+        inner = f"{directory}/{name}"
+        if level == len(_LEVELS) or lay.STRAY_NAME.fullmatch(name):
+            yield inner
+        if lay.STRAY_NAME.fullmatch(name) or not disk.is_directory(posixpath.join(path, inner)):
+            continue
+        if 0 <= level < len(_LEVELS) and _LEVELS[level].fullmatch(name):
+            yield from _log_tree(disk, path, inner, level + 1)
+        elif not disk.is_link(posixpath.join(path, inner)):  # one that leads back would have no end
+            yield from _log_tree(disk, path, inner, -1)
 
 
 def _names_in_log(disk: Disk, path: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 All integers are little-endian; every index, term and size is at most 2^53 - 1. A peer's directory holds
 
     log/ddddd/dd/dd/dddddddddddddd.rlog   index files, by the 56-bit index of their first slot in hex digits
-    snap                                  the snapshot; index 0, term 0, no data when there is none
+    snap                                  the snapshot, or under another name; index 0, term 0, no data for none
     raft.pers, state.pers                 state files: the peer's Raft state, what it has applied
     <name>-YYYY-MM-DD-HHMMSS-mmmC         predecessors of snap, log and the state files
     <name>.tmp-PID-N                      scratch
@@ -24,7 +24,8 @@ Index file: a token file. Entries stand back to back behind the last token.
 The number of entries is the number of leading slots that are not zero. A slot is what commits an entry: its
 bytes are on disk before its slot is written, and a slot never crosses a sector.
 
-Entry: request id 12 bytes (zeros: none), type u8 (0 state, 1 config, 2 checkpoint), term 7 bytes, data.
+Entry: request id 12 bytes (zeros: none), type u8 (0 state, 1 config, 2 checkpoint), term 7 bytes, data. One of fewer
+bytes has no head: it is all data.
 
 Snapshot file: "SNAP", u32 28, u32 version 1, u64 index, u64 term, u64 size; META; "DATA", u32 0; the data.
 
@@ -76,17 +77,22 @@ TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}
 CHECKPOINT_DATA = b"\xc0"
 
 LOG_DIRECTORY = "log"
-SNAPSHOT_FILE = "snap"
+SNAPSHOT_FILE = "snap"  # as a rule: `RaftStore` takes another name
 RAFT_STATE_FILE = "raft.pers"
 APPLIED_STATE_FILE = "state.pers"
-NAMES = (LOG_DIRECTORY, SNAPSHOT_FILE, RAFT_STATE_FILE, APPLIED_STATE_FILE)
 ROLL_BYTES = 524288
 HISTORY_MAX = 60
 
 SUPERSEDED = re.compile(r"superseded-by-(\d{1,16})-(\d{1,16})")
 FILE_NAME = re.compile(r"([0-9a-f]{14})\.rlog")
+STRAY_NAME = re.compile(r"([0-9A-Fa-f]{14})\.rlog")  # of a file that may have been one; see `files.Stray`
 STAMP = re.compile(r"-\d{4}-\d\d-\d\d-\d{6}-\d{3}([0-9a-z]+)")
 SCRATCH = re.compile(r"\.tmp-\d+-[0-9a-z]+")
+
+
+def names_of(snapshot: str) -> tuple[str, ...]:
+    """The names in a peer's directory, when its snapshot has this one."""
+    return LOG_DIRECTORY, snapshot, RAFT_STATE_FILE, APPLIED_STATE_FILE
 
 
 def is_predecessor(entry: str, name: str) -> re.Match[str] | None:
@@ -148,14 +154,9 @@ def check_index(index: int) -> int:
 
 
 def decode_entry(raw: bytes | memoryview) -> Entry:
-    """An entry from its bytes."""
+    """An entry from its bytes; fewer than a head has are all data, of no term and no request."""
     if len(raw) < ENTRY_HEADER_SIZE:
-        raise DamageError(
-            "the entry is shorter than its header",
-            code="entry-short",
-            expected=f"{ENTRY_HEADER_SIZE} bytes or more",
-            found=f"{len(raw)} bytes",
-        )
+        return Entry(0, bytes(raw))
     term = int.from_bytes(raw[13:20], "little")
     if term > NUMBER_MAX:
         raise DamageError(
@@ -191,6 +192,11 @@ class Segment:
     def following(self) -> int:
         """Where the next segment begins."""
         return self.offset + round_up(self.length)
+
+
+# How a snapshot begins whose length counts the head of the segment, as the note has it; and what that segment is.
+SNAPSHOT_HEAD_OF_NOTE = SNAPSHOT_TOKEN + struct.pack("<I", SNAPSHOT_SEGMENT_SIZES[1])
+SNAPSHOT_SEGMENT = Segment(SNAPSHOT_TOKEN, TOKEN_HEADER_SIZE, SNAPSHOT_SEGMENT_SIZES[0])
 
 
 def walk_segments(head_at: Callable[[int], bytes | memoryview], at: int, size: int) -> Iterator[Segment]:

@@ -13,7 +13,7 @@ What a crash can leave, and what it means:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from flintlog.core.finding import Finding, Severity
@@ -33,6 +33,16 @@ class LogRange:
     leftovers: tuple[int, ...]
     superseded: bool  # the snapshot is of another history: none of the files counts
     findings: tuple[Finding, ...]
+    holes: tuple[
+        tuple[int, int], ...
+    ] = ()  # first and last index of each: in no file, and not in the snapshot
+
+    def needs(self, first: int, count: int | None) -> bool:
+        """Would a file with these entries go on behind the end of the log, or fill a hole in it?"""
+        last = lay.NUMBER_MAX if count is None else first + count - 1
+        return first <= last and (
+            last > self.last or any(first <= end and begin <= last for begin, end in self.holes)
+        )
 
 
 def live_range(
@@ -82,6 +92,7 @@ def live_range(
         tuple(leftovers),
         False,
         tuple(findings),
+        tuple(_holes(files, snapshot.index, count_of)),
     )
 
 
@@ -107,9 +118,10 @@ def applied_beyond(applied: int, last: int) -> Finding | None:
 
 
 def missing_files(
-    names: Collection[str], history: Collection[str], covered: int, has_log: bool
+    names: Collection[str], history: Collection[str], covered: int, has_log: bool, snapshot: str
 ) -> list[Finding]:
-    """What should stand beside the files that are there; `names` are those of snapshot and state files.
+    """What should stand beside the files that are there; `names` are those of snapshot and state files that are
+    there, `snapshot` is the one that the snapshot has.
 
     What a crash can take away, opening makes again. What has a predecessor was durable once, and so was `raft.pers`
     when `state.pers` was made.
@@ -120,12 +132,12 @@ def missing_files(
         if name not in names and (had_it or lay.APPLIED_STATE_FILE in names):
             message = f"{name} is gone, and with it what it told"
             found.append(Finding(Severity.CORRUPT, "state-missing", message, name))
-    if lay.SNAPSHOT_FILE not in names and has_log:
-        if any(lay.is_predecessor(old, lay.SNAPSHOT_FILE) for old in history):
+    if snapshot not in names and has_log:
+        if any(lay.is_predecessor(old, snapshot) for old in history):
             severity, message = Severity.CORRUPT, "there is no snapshot, and there was one"
         else:
             severity, message = Severity.REPAIRABLE, "there is no snapshot; opening makes an empty one"
-        found.append(Finding(severity, "snapshot-missing", message, lay.SNAPSHOT_FILE))
+        found.append(Finding(severity, "snapshot-missing", message, snapshot))
     if covered and not has_log:
         put_aside = any(lay.is_predecessor(old, lay.LOG_DIRECTORY) for old in history)
         if put_aside or lay.RAFT_STATE_FILE not in names:
@@ -149,6 +161,27 @@ def _gaps(
             return list(files[:at]), found[::-1]
         found.append(_gap(files[at], following))
     return [], found[::-1]
+
+
+def _holes(files: Sequence[int], covered: int, count_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+    end = covered + 1
+    for first in files:
+        if end < first:
+            yield end, first - 1
+        end = max(end, first + count_of(first))
+
+
+def misplaced(name: str, first: int) -> Finding:
+    """An index file that the log needs, and that stands where none is looked for."""
+    return Finding(
+        Severity.CORRUPT,
+        "index-misplaced",
+        f"the log goes on in this file, from index {first} on, and nobody looks for it here",
+        name,
+        16,
+        lay.index_path(first),
+        name,
+    )
 
 
 def _is_superseded(

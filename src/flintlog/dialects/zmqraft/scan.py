@@ -168,6 +168,11 @@ class Entries:
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def has_head(self) -> NDArray[np.bool_]:
+        """Which entries have a head; a shorter one is all data."""
+        return self.length >= lay.ENTRY_HEADER_SIZE
+
     def __getitem__(self, places: slice | NDArray[np.bool_]) -> Entries:
         return Entries(
             self.index[places], self.offset[places], self.length[places], self.term[places], self.type[places]
@@ -185,12 +190,15 @@ def read_entries(
     )
     starts = (starts[: len(stops)] + table.data_start).astype(np.int64)
     lengths = stops - starts
-    short = (lengths < lay.ENTRY_HEADER_SIZE) | (stops > len(view))
-    good = int(np.argmax(short)) if short.any() else len(stops)
+    missing = stops > len(view)
+    good = int(np.argmax(missing)) if missing.any() else len(stops)
+    has_head = lengths[:good] >= lay.ENTRY_HEADER_SIZE
     # Type and term are eight bytes: as one number the type is the lowest byte and the term stands above it.
-    words = _values_at(view, starts[:good] + lay.REQUEST_ID_SIZE, "<u8")
+    words = _values_in_heads(view, starts[:good] + lay.REQUEST_ID_SIZE, has_head, "<u8")
     terms = (words >> np.uint64(8)).astype(np.int64)
-    damage = _entry_damage(table, begin + good, starts, stops, len(view), good) if good < len(stops) else None
+    damage = (
+        _entry_missing(table, begin + good, starts, stops, len(view), good) if good < len(stops) else None
+    )
     too_high = np.flatnonzero(terms > lay.NUMBER_MAX)
     if len(too_high):
         good = int(too_high[0])
@@ -215,28 +223,28 @@ def _values_at(view: memoryview, offsets: Ints, kind: str) -> NDArray[Any]:
     return anywhere[offsets]
 
 
-def _entry_damage(table: Table, slot: int, starts: Ints, stops: Ints, size: int, at: int) -> Damage:
-    index = table.first + slot
-    if stops[at] > size:
-        return Damage(
-            "entry-missing",
-            f"index {index}: the file ends inside the entry",
-            int(starts[at]),
-            f"{int(stops[at] - starts[at])} bytes",
-            f"{max(size - int(starts[at]), 0)} bytes",
-        )
+def _values_in_heads(view: memoryview, offsets: Ints, has_head: NDArray[np.bool_], kind: str) -> NDArray[Any]:
+    """The same of entries of which some have no head: there it is zeros."""
+    if has_head.all():
+        return _values_at(view, offsets, kind)
+    found = np.zeros(len(offsets), kind)
+    found[has_head] = _values_at(view, offsets[has_head], kind)
+    return found
+
+
+def _entry_missing(table: Table, slot: int, starts: Ints, stops: Ints, size: int, at: int) -> Damage:
     return Damage(
-        "entry-short",
-        f"index {index}: the entry is shorter than its header",
+        "entry-missing",
+        f"index {table.first + slot}: the file ends inside the entry",
         int(starts[at]),
-        f"{lay.ENTRY_HEADER_SIZE} bytes or more",
         f"{int(stops[at] - starts[at])} bytes",
+        f"{max(size - int(starts[at]), 0)} bytes",
     )
 
 
 def request_ids(view: memoryview, entries: Entries) -> NDArray[np.void]:
     """The request ids of entries, 12 bytes each, as one column that compares."""
-    return _values_at(view, entries.offset, f"V{lay.REQUEST_ID_SIZE}")
+    return _values_in_heads(view, entries.offset, entries.has_head, f"V{lay.REQUEST_ID_SIZE}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,20 @@ from flintlog.core.live import suppress_gone
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import IndexName, Listing, list_files, read_head, read_snapshot_file
+from flintlog.dialects.zmqraft.files import (
+    IndexName,
+    Listing,
+    Stray,
+    list_files,
+    read_head,
+    read_snapshot_file,
+    read_strays,
+)
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
     applied_beyond,
     live_range,
+    misplaced,
     missing_files,
     without_begun,
 )
@@ -72,6 +81,7 @@ class Survey:
     reads: dict[int, IndexRead] = field(default_factory=dict)
     states: dict[str, Loaded | None] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    misplaced: list[Stray] = field(default_factory=list)  # index files that the log needs, in wrong places
     last_term: int | None = None  # known when all was read
     applied: int = 0
     range: LogRange = field(init=False)
@@ -143,6 +153,7 @@ class Glance:
     first: Descent | None = None  # the first entry, when all were read
     lower: Descent | None = None  # the first one in the file whose term goes back
     last_term: int | None = None
+    short: tuple[int, int] | None = None  # index and offset of the first entry without a head
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,8 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
     closing = scan.is_closing(view, table.capacity)
     if not read_all and not _lacks_entries(view, table):
         return Glance(table, len(table.ends), None, closing, table.dirty)
-    entries, damage = scan.read_entries(view, table)
+    found, damage = scan.read_entries(view, table)
+    entries, short = found[found.has_head], found[~found.has_head]
     lower = np.flatnonzero(np.diff(entries.term) < 0)
     return Glance(
         table,
@@ -190,6 +202,7 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
         _descent(entries, 0) if len(entries) else None,
         _descent(entries, int(lower[0]) + 1) if len(lower) else None,
         int(entries.term[-1]) if len(entries) else None,
+        (int(short.index[0]), int(short.offset[0])) if len(short) else None,
     )
 
 
@@ -219,10 +232,14 @@ def survey(
     read_all: bool = False,
     progress: Progress | None = None,
     reader: Reader | None = None,
+    placed: Sequence[Stray] = (),
 ) -> Survey:
-    """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files."""
+    """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files.
+
+    `placed` are misplaced index files that count as if they were in their places.
+    """
     applied = _read_applied(disk, path)  # before the log, which a store may append to or cut meanwhile
-    found = Survey(disk, path, list_files(disk, path))
+    found = Survey(disk, path, _with(list_files(disk, path), placed))
     _read_index_files(found, read_all, progress or disk.progress, reader or partial(map, read_index_file))
     _read_snapshot(found)
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
@@ -231,7 +248,30 @@ def survey(
     found.applied = min(applied, state.values["lastApplied"]) if state else 0
     _find_range(found)
     _compare_states(found)
+    _find_misplaced(found)
     return found
+
+
+def _with(listing: Listing, placed: Sequence[Stray]) -> Listing:
+    files = {file.first: file for file in listing.index_files}
+    files |= {stray.first: IndexName(stray.name, stray.first, stray.size) for stray in placed}
+    names = {stray.name for stray in placed}
+    return replace(
+        listing,
+        index_files=tuple(files[first] for first in sorted(files)),
+        strays=tuple(name for name in listing.strays if name not in names),
+        foreign=tuple(name for name in listing.foreign if name not in names),
+    )
+
+
+def _find_misplaced(found: Survey) -> None:
+    """Index files in wrong places that the log needs come first: what else is wrong may follow from it."""
+    for stray in read_strays(found.disk, found.path, found.listing.strays):
+        read = found.reads.get(stray.first)
+        taken = read is not None and stray.first not in found.range.empty and read.count != 0
+        if not taken and found.range.needs(stray.first, stray.count):
+            found.misplaced.append(stray)
+    found.findings[:0] = [misplaced(stray.name, stray.first) for stray in found.misplaced]
 
 
 def steady_survey(disk: Disk, path: str, *, read_all: bool = False, reader: Reader | None = None) -> Survey:
@@ -281,6 +321,9 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
             "slots behind the first free one are used: a rollback or an append that did not fully arrive"
         )
         found.findings.append(Finding(Severity.NOTE, "index-dirty", message, file.name, lay.TABLE_OFFSET))
+    if read.short is not None:
+        message = f"index {read.short[0]}: the entry is shorter than a head; it has no term, and is all data"
+        found.findings.append(Finding(Severity.NOTE, "entry-short", message, file.name, read.short[1]))
     if read.first is None:
         return
     # Terms never descend in the log of a Raft peer; the format itself allows it.
@@ -293,12 +336,12 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
 
 
 def _read_snapshot(found: Survey) -> None:
-    size = found.listing.sizes.get(lay.SNAPSHOT_FILE)
-    if size is None:
+    name = found.listing.snapshot
+    if name not in found.listing.sizes:
         found.snapshot = NO_SNAPSHOT
         return
     try:
-        found.snapshot = read_snapshot_file(found.disk, found.path, lay.SNAPSHOT_FILE)
+        found.snapshot = read_snapshot_file(found.disk, found.path, name)
     except DamageError as error:
         found.findings.append(scan.snapshot_finding(error))
 
@@ -308,7 +351,7 @@ def substitute(found: Survey) -> str | None:
     first = min(found.reads, default=None)
     if first is None:
         return None
-    names = [name for name in found.listing.history if lay.is_predecessor(name, lay.SNAPSHOT_FILE)]
+    names = [name for name in found.listing.history if lay.is_predecessor(name, found.listing.snapshot)]
     return next((name for name in sorted(names, reverse=True) if _precedes(found, name, first)), None) or (
         "" if first <= 1 else None
     )
@@ -335,7 +378,11 @@ def _find_range(found: Survey) -> None:
     found.range = _range_of(found, firsts, snapshot)
     found.findings += found.range.findings
     found.findings += missing_files(
-        found.listing.sizes, found.listing.history, snapshot.index, has_log=bool(firsts)
+        found.listing.sizes,
+        found.listing.history,
+        snapshot.index,
+        has_log=bool(firsts),
+        snapshot=found.listing.snapshot,
     )
     for at, first in enumerate(firsts):
         damage = found.reads[first].damage

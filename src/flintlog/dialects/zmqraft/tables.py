@@ -92,7 +92,8 @@ def _request_column(ids: NDArray[np.void], valid: NDArray[np.bool_] | None = Non
 
 
 def _data_column(view: memoryview, entries: Entries) -> pa.Array:
-    return binary_column(view, entries.offset + lay.ENTRY_HEADER_SIZE, entries.length - lay.ENTRY_HEADER_SIZE)
+    head = lay.ENTRY_HEADER_SIZE * entries.has_head
+    return binary_column(view, entries.offset + head, entries.length - head)
 
 
 def wanted(view: memoryview, entries: Entries, query: EntryQuery) -> NDArray[np.bool_]:

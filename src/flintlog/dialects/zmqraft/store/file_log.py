@@ -22,17 +22,21 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
 from flintlog.dialects.zmqraft.files import (
     Listing,
+    check_snapshot_name,
+    find_snapshot,
     leaf_directories,
     list_files,
     read_head,
     read_snapshot_file,
     read_snapshot_head,
+    read_strays,
 )
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
     applied_beyond,
     live_range,
+    misplaced,
     missing_files,
     without_begun,
 )
@@ -62,8 +66,10 @@ class FileLog:
         data_size_max: int = lay.DATA_SIZE_MAX,
         failstop: FailStop | None = None,
         applied: int = 0,
+        snapshot_name: str = lay.SNAPSHOT_FILE,
     ) -> None:
         """`applied` is an index that the log must reach, because its entry was applied."""
+        self._snapshot_name = check_snapshot_name(snapshot_name)
         if capacity & (capacity - 1) or not 1 <= capacity <= lay.CAPACITY_MAX:
             raise UsageError(f"capacity {capacity} is not a power of two from 1 to {lay.CAPACITY_MAX}")
         self._disk = disk or Disk()
@@ -81,17 +87,28 @@ class FileLog:
     def _open(self, capacity: int, applied: int) -> None:
         """Look first: a log that is damaged stays as it is."""
         disk = self._disk
-        listing = list_files(disk, self._path)
-        self.snapshot = self._read_snapshot() if lay.SNAPSHOT_FILE in listing.sizes else _NO_SNAPSHOT
+        listing = list_files(disk, self._path, self._snapshot_name)
+        if self._snapshot_name not in listing.sizes:
+            self._refuse_another_snapshot()
+        self.snapshot = self._read_snapshot() if self._snapshot_name in listing.sizes else _NO_SNAPSHOT
         self._capacity = capacity
         self._sizes = {file.first: file.size for file in listing.index_files}
         self._firsts = [file.first for file in listing.index_files]
         found = self._range_of(listing, applied)
         beyond = applied_beyond(applied, found.last)
         missing = missing_files(
-            listing.sizes, listing.history, self.snapshot.index, has_log=bool(listing.index_files)
+            listing.sizes,
+            listing.history,
+            self.snapshot.index,
+            has_log=bool(listing.index_files),
+            snapshot=self._snapshot_name,
         )
-        findings = [*found.findings, *missing, *([beyond] if beyond is not None else ())]
+        findings = [
+            *self._misplaced(listing, found),
+            *found.findings,
+            *missing,
+            *([beyond] if beyond is not None else ()),
+        ]
         for finding in findings:
             if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
                 raise finding.error(self._path)
@@ -100,11 +117,29 @@ class FileLog:
             self._read_closed(found.files[-1])  # every entry that a crash can have touched
         self._sync_names(listing)
         for name in listing.scratch:
-            if lay.is_scratch(name, lay.SNAPSHOT_FILE) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
+            if lay.is_scratch(name, self._snapshot_name) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
                 disk.unlink(posixpath.join(self._path, name))
-        if lay.SNAPSHOT_FILE not in listing.sizes:
+        if self._snapshot_name not in listing.sizes:
             self._write_empty_snapshot()
         self._take_range(found)
+
+    def _misplaced(self, listing: Listing, found: LogRange) -> Iterator[Finding]:
+        """Index files in wrong places that the log needs."""
+        for stray in read_strays(self._disk, self._path, listing.strays):
+            first = stray.first
+            taken = first in self._firsts and first not in found.empty and self._count_in(first) > 0
+            if not taken and found.needs(first, stray.count):
+                yield misplaced(stray.name, first)
+
+    def _refuse_another_snapshot(self) -> None:
+        """An empty snapshot beside the one that is there would make another log of this one."""
+        name = find_snapshot(self._disk, self._path, self._disk.list(self._path))
+        if name != self._snapshot_name and self._disk.stat(posixpath.join(self._path, name)) is not None:
+            raise RefusedError(
+                f"the snapshot here is called {name}, not {self._snapshot_name}",
+                file=self._path,
+                advice=f"Open it with snapshot_name={name!r}; nothing was changed",
+            )
 
     def _range_of(self, listing: Listing, applied: int) -> LogRange:
         """What the files mean; the newest may have been in the making when a crash came."""
@@ -139,12 +174,12 @@ class FileLog:
 
     def _read_snapshot(self) -> SnapshotHead:
         try:
-            return read_snapshot_file(self._disk, self._path, lay.SNAPSHOT_FILE)
+            return read_snapshot_file(self._disk, self._path, self._snapshot_name)
         except DamageError as error:
             raise scan.snapshot_finding(error).error(self._path) from None
 
     def _write_empty_snapshot(self) -> None:
-        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        path = posixpath.join(self._path, self._snapshot_name)
         fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
         fresh.file.sync()
         self._disk.rename(fresh.file.path, path)  # when a crash takes the name away, it is made again
@@ -416,7 +451,7 @@ class FileLog:
 
     def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
         """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
-        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        path = posixpath.join(self._path, self._snapshot_name)
         lay.check_number("index", index)
         lay.check_number("term", term)
         lay.check_number("size", size or 0)
@@ -459,7 +494,7 @@ class FileLog:
         if not agrees and snapshot.index == lay.NUMBER_MAX:
             snapshot.abandon()
             raise RefusedError("no log can begin behind index 2^53 - 1", file=self._path)
-        path = posixpath.join(self._path, lay.SNAPSHOT_FILE)
+        path = posixpath.join(self._path, self._snapshot_name)
         snapshot.finish()
         with self._failstop.guard():
             if snapshot.index == self.snapshot.index and not agrees:
@@ -515,7 +550,7 @@ class FileLog:
 
     def read_snapshot(self) -> Iterator[bytes]:
         """The data of the snapshot as a stream."""
-        with self._disk.open(posixpath.join(self._path, lay.SNAPSHOT_FILE)) as file:
+        with self._disk.open(posixpath.join(self._path, self._snapshot_name)) as file:
             yield from stream(
                 file, read_snapshot_head(file)
             )  # of this file: another may be installed meanwhile

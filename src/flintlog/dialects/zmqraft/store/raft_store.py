@@ -21,6 +21,7 @@ from flintlog.core.group_commit import GroupCommit
 from flintlog.dialects.zmqraft import batch
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
+from flintlog.dialects.zmqraft.files import check_snapshot_name
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.scan import Entries
 from flintlog.dialects.zmqraft.store.file_log import FileLog
@@ -62,7 +63,9 @@ class RaftStore:
         stamps: Stamps | None = None,
         data_size_max: int = lay.DATA_SIZE_MAX,
         as_original: bool = False,
+        snapshot_name: str = lay.SNAPSHOT_FILE,
     ) -> None:
+        check_snapshot_name(snapshot_name)
         self._disk = disk or Disk()
         self._path = self._disk.resolve(path)
         stamps = stamps or Stamps()
@@ -77,13 +80,19 @@ class RaftStore:
         self._parts: list[FileLog | StateFile | File] = []  # to be closed, the lock last
         self._parts.append(take_lock(self._disk, self._path, "read", self._path))
         try:
-            self._open(stamps, capacity, list(peers), data_size_max, as_original)
+            self._open(stamps, capacity, list(peers), data_size_max, as_original, snapshot_name)
         except BaseException:
             self._close()
             raise
 
     def _open(
-        self, stamps: Stamps, capacity: int, peers: list[Any], data_size_max: int, as_original: bool
+        self,
+        stamps: Stamps,
+        capacity: int,
+        peers: list[Any],
+        data_size_max: int,
+        as_original: bool,
+        snapshot_name: str,
     ) -> None:
         loaded = [self._look_at(name) for name in PROPERTIES_OF]  # before anything is changed
         self.log = FileLog(
@@ -94,6 +103,7 @@ class RaftStore:
             data_size_max=data_size_max,
             failstop=self._failstop,
             applied=max(values.get("lastApplied", 0) for values in loaded),
+            snapshot_name=snapshot_name,
         )
         self._parts.append(self.log)
         options: dict[str, Any] = {
@@ -136,24 +146,35 @@ class RaftStore:
             if applied is not None and lay.check_number("applied", applied) > self.log.last:
                 raise RefusedError(f"index {applied} cannot be applied: the log ends at {self.log.last}")
             changes: dict[str, Any] = {}
-            if term is not None and lay.check_number("term", term) < current.term:
-                raise RefusedError(f"term {term} is below the current term {current.term}")
-            same_term = term is None or term == current.term
-            if same_term and vote is not None and current.vote not in (None, vote):
-                raise RefusedError(f"this peer voted for {current.vote} in term {current.term} already")
-            if not same_term:
+            if term is not None and lay.check_number("term", term) != current.term:
                 changes = {"currentTerm": term, "votedFor": vote}
             elif vote is not None:
                 changes = {"votedFor": vote}
             if changes:
-                self.raft.update(**changes)
+                self.raft.update(**self._check_vote(changes))
             if applied is not None:
                 self.applied.update(lastApplied=applied)
 
     def update_raft_state(self, changes: Mapping[str, Any]) -> None:
-        """Set properties of `raft.pers`, such as the peers; durable on return."""
+        """Set properties of `raft.pers`, such as the peers; durable on return.
+
+        Term and vote obey the rules of `set_hard_state`.
+        """
         with self._lock:
-            self.raft.update(**changes)
+            self.raft.check(changes)
+            self.raft.update(**self._check_vote(changes))
+
+    def _check_vote(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Refuse a lower term, and another vote in a term in which this peer voted; a new term begins without one."""
+        current = self.hard_state
+        term, vote = changes.get("currentTerm", current.term), changes.get("votedFor", current.vote)
+        if term < current.term:
+            raise RefusedError(f"term {term} is below the current term {current.term}")
+        if term > current.term:
+            return {"votedFor": None, **changes}
+        if current.vote not in (None, vote):
+            raise RefusedError(f"this peer voted for {current.vote} in term {current.term} already")
+        return dict(changes)
 
     def _lower_applied(self, last: int) -> None:
         """The log is about to end at `last`: what is applied never goes beyond it, also when a crash comes between."""

@@ -241,8 +241,7 @@ class StateFile:
     def update(self, **changes: Any) -> None:
         """Set some properties; durable on return."""
         self._failstop.check()
-        for name, value in changes.items():
-            self._check(name, value)
+        self.check(changes)
         record = self._encode({name: changes[name] for name in self._properties if name in changes})
         if self._size >= lay.ROLL_BYTES or (self._fill and len(record) > SECTOR_SIZE):
             self._values.update(changes)
@@ -268,6 +267,11 @@ class StateFile:
             self._file = file
             self._size = len(content)
             trim_history(self._disk, self._path)
+
+    def check(self, changes: Mapping[str, Any]) -> None:
+        """Refuse names that are no properties, and values that cannot be."""
+        for name, value in changes.items():
+            self._check(name, value)
 
     def _check(self, name: str, value: Any) -> bool:
         prop = self._properties.get(name)

@@ -1,19 +1,22 @@
 """`TokenFile`: segments one after the other, each with a token that says what it is.
 
-*The first byte of the token commits the segment.* Everything else is synced while a zero stands there; then that
-one byte is written. So a segment that a crash leaves half written begins with a zero and stands last; opening
-keeps a copy of it, cuts it and reports it. A token with less behind it than it says is damage.
+*The first byte of the token commits the segment.* Everything else is synced while a zero stands there, the head before
+data in another sector; then that one byte is written. So a segment that a crash leaves half written begins with a zero
+and stands last; opening keeps a copy of it, cuts it and reports it. One that begins with a zero and stands before
+others was not left by a crash, and a token with less behind it than it says is damage: both are refused.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.layout import Segment
+from flintlog.dialects.zmqraft.store.state_file import SECTOR_SIZE
 from flintlog.disk import Disk, FailStop
 from flintlog.errors import DamageError, RefusedError, UsageError
 
@@ -70,7 +73,7 @@ class TokenFile:
         end = 0
         for found in self._walk(size):
             if found.token.startswith(_UNCOMMITTED):
-                self._refuse_unless_last(found)
+                self._refuse_unless_last(found, size)
                 return end
             self._refuse_marker(found.token)
             if found.end > size:
@@ -83,13 +86,38 @@ class TokenFile:
             raise self._damage(text, end, f"{lay.TOKEN_HEADER_SIZE} bytes", f"{len(rest)} bytes")
         return end
 
-    def _refuse_unless_last(self, uncommitted: Segment) -> None:
+    def _refuse_unless_last(self, uncommitted: Segment, size: int) -> None:
         """A crash leaves one segment without its first byte, behind all others; cutting another would take more."""
-        behind = self._file.pread(lay.TOKEN_HEADER_SIZE, uncommitted.following)
-        stands = len(behind) == lay.TOKEN_HEADER_SIZE and not behind.startswith(_UNCOMMITTED)
-        if any(uncommitted.token) and stands:  # of a head that did not arrive nothing is known
-            text = "a segment without the first byte of its token stands before others"
-            raise self._damage(text, uncommitted.head, "a token", uncommitted.token.hex(), "segment-token")
+        if self._is_last(uncommitted, size):
+            return
+        text = "a segment without the first byte of its token stands before others"
+        raise self._damage(text, uncommitted.head, "a token", uncommitted.token.hex(), "segment-token")
+
+    def _is_last(self, uncommitted: Segment, size: int) -> bool:
+        """Is nothing behind it but what a crash leaves of its own data?"""
+        at = self._skip_zeros(uncommitted.following, size)
+        if at >= size:
+            return True
+        if uncommitted.length:  # it is the true one: the file ends with the segment
+            return False
+        if any(uncommitted.token) and at == uncommitted.following:  # the length did arrive, and is 0
+            return False
+        # Earlier releases left data without its head: what stands here is that, or other segments.
+        others = (found for found in self._walk(size, at) if not found.token.startswith(_UNCOMMITTED))
+        other = next(others, None)
+        if other is None or other.end > size:
+            return True
+        return not _is_printable(other.token) and any(found.end > size for found in others)
+
+    def _skip_zeros(self, at: int, size: int) -> int:
+        """Where the first head begins that is not all zeros; heads of zeros are those of empty segments."""
+        for chunk in self._file.chunks(at, size):
+            kept = chunk.lstrip(b"\0")
+            if kept:
+                zeros = len(chunk) - len(kept)
+                return at + zeros - zeros % lay.TOKEN_HEADER_SIZE
+            at += len(chunk)
+        return size
 
     def _refuse_marker(self, token: bytes) -> None:
         """Content read as segments would look torn, and be cut."""
@@ -109,8 +137,24 @@ class TokenFile:
             "the file ends before its content begins", size, repr(marker), "the end of the file"
         )
 
-    def _walk(self, end: int) -> Iterator[Segment]:
-        return lay.walk_segments(lambda at: self._file.pread(lay.TOKEN_HEADER_SIZE, at), 0, end)
+    def _walk(self, end: int, begin: int = 0) -> Iterator[Segment]:
+        def head_at(at: int) -> bytes:
+            return self._file.pread(lay.TOKEN_HEADER_SIZE, at)
+
+        if not begin and self._is_snapshot(head_at, end):
+            yield lay.SNAPSHOT_SEGMENT
+            begin = lay.SNAPSHOT_SEGMENT.following
+        yield from lay.walk_segments(head_at, begin, end)
+
+    def _is_snapshot(self, head_at: Callable[[int], bytes], end: int) -> bool:
+        """Does a snapshot begin here whose length counts the head, as the note has it?
+
+        A segment of one's own may have that token and that length, too: then no `DATA` follows from there.
+        """
+        if head_at(0) != lay.SNAPSHOT_HEAD_OF_NOTE:
+            return False
+        behind = lay.walk_segments(head_at, lay.SNAPSHOT_SEGMENT.following, end)
+        return any(found.token == lay.DATA_TOKEN for found in islice(behind, lay.HEAD_SEGMENTS_MAX))
 
     def _damage(
         self, text: str, offset: int, expected: str, found: str, code: str = "segment-short"
@@ -122,7 +166,7 @@ class TokenFile:
             offset=offset,
             expected=expected,
             found=found,
-            advice="Nothing was changed",
+            advice="Nothing was changed; an index file or a snapshot is opened with its marker",
         )
 
     # What is here
@@ -156,8 +200,15 @@ class TokenFile:
         self._refuse_marker(token)
         if self._marker is not None:
             raise RefusedError("the file was opened with a marker, to be read", file=self._path)
+        content = lay.segment(_UNCOMMITTED + token[1:], bytes(view))
+        done = 0
         with self._failstop.guard():
-            self._file.pwrite(lay.segment(_UNCOMMITTED + token[1:], bytes(view)), self._end)
+            if self._end // SECTOR_SIZE != (self._end + len(content) - 1) // SECTOR_SIZE:
+                # Data must not arrive without its head: it may look like other segments.
+                done = lay.TOKEN_HEADER_SIZE
+                self._file.pwrite(content[:done], self._end)
+                self._file.sync()
+            self._file.pwrite(content[done:], self._end + done)
             self._file.sync()
             self._file.pwrite(token[:1], self._end)
             self._file.sync()
@@ -169,3 +220,7 @@ class TokenFile:
         self._failstop.close()
         self._failstop.end()
         self._file.close()
+
+
+def _is_printable(token: bytes) -> bool:
+    return token.isascii() and token.decode().isprintable()

@@ -23,7 +23,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     def apply() -> str:
         if not steps:
             return "no file is covered by the snapshot"
-        with RaftStore(path, disk=disk) as store:
+        with RaftStore(path, disk=disk, snapshot_name=found.listing.snapshot) as store:
             return removed(store.prune())
 
     facts = {"snapshot": index, "freed_bytes": sum(file.size for file in covered)}

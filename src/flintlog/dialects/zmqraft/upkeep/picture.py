@@ -11,6 +11,7 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.survey import IndexRead, Survey, survey
 from flintlog.disk import Disk
+from flintlog.errors import RefusedError
 
 
 def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
@@ -32,6 +33,12 @@ def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
         read = found.reads[first]
         parts.append(
             _index_file(found, read, last) if first == kept[-1] else Part(read.file.name, read.file.size)
+        )
+    if found.listing.snapshot != lay.SNAPSHOT_FILE:
+        raise RefusedError(
+            f"the snapshot here is called {found.listing.snapshot}, and a backup trusts no such name",
+            file=path,
+            advice=f"Close the store and copy the directory, or call the snapshot {lay.SNAPSHOT_FILE}",
         )
     if lay.SNAPSHOT_FILE in found.listing.sizes:
         parts.append(Part(lay.SNAPSHOT_FILE, found.listing.sizes[lay.SNAPSHOT_FILE]))

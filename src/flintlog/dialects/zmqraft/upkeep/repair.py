@@ -24,7 +24,7 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
-from flintlog.dialects.zmqraft.files import read_snapshot_file
+from flintlog.dialects.zmqraft.files import Stray, read_snapshot_file
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
@@ -37,15 +37,17 @@ _RESTORE = "restore a backup, or let another peer send its snapshot"
 
 def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
     """What would make the directory open again."""
-    found = survey(disk, path, read_all=True)
-    findings = tuple(found.findings)
+    seen = survey(disk, path, read_all=True)
+    findings = tuple(seen.findings)
+    found = _with_strays(seen)
     draft = Draft()
     covered = _plan_snapshot(found, draft)
     _plan_covered(found, draft)
     last = _plan_log(found, draft)
+    _plan_strays(found, draft)
     _plan_beginning(found, covered, draft)
     _plan_states(found, last, draft)
-    _plan_opening(findings, draft)
+    _plan_opening(found.findings, draft)
     if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
         draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
 
@@ -58,7 +60,7 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
             lock_mode="read",
             scratch=posixpath.join(path, KEPT_DIRECTORY),
         )
-        return draft.carry_out(keeper, partial(_open_and_verify, path))
+        return draft.carry_out(keeper, partial(_open_and_verify, path, found.listing.snapshot))
 
     return Plan(
         "repair",
@@ -73,9 +75,9 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
     )
 
 
-def _open_and_verify(path: str, disk: Disk) -> None:
+def _open_and_verify(path: str, snapshot: str, disk: Disk) -> None:
     """Open what was repaired, and read all of it: a repair that leaves damage is none, and is taken back."""
-    RaftStore(path, disk=disk).close()
+    RaftStore(path, disk=disk, snapshot_name=snapshot).close()
     worst = gravest(survey(disk, path, read_all=True).findings)
     if worst is not None and worst.severity is not Severity.NOTE:
         raise RefusedError(
@@ -113,18 +115,19 @@ def _plan_snapshot(found: Survey, draft: Draft) -> int:
     if is_gone:
         draft.lost.append("the data of the snapshot; the state follows from the log and what takes its place")
     empty = lay.encode_snapshot_head(0, 0, 0) + lay.segment(lay.DATA_TOKEN, b"")
+    snapshot = found.listing.snapshot
 
     def act(keeper: Keeper) -> None:
-        if lay.SNAPSHOT_FILE in found.listing.sizes:
-            keeper.keep(lay.SNAPSHOT_FILE)
+        if snapshot in found.listing.sizes:
+            keeper.keep(snapshot)
         if not name:
-            keeper.replace(lay.SNAPSHOT_FILE, [empty])
+            keeper.replace(snapshot, [empty])
             return
         with keeper.open(name) as source:
-            keeper.replace(lay.SNAPSHOT_FILE, source.chunks(0, source.size()))
+            keeper.replace(snapshot, source.chunks(0, source.size()))
 
     reason = f"by {name}, from which the log goes on" if name else "by an empty one: the whole log is there"
-    draft.add("replace", lay.SNAPSHOT_FILE, reason, act)
+    draft.add("replace", snapshot, reason, act)
     return read_snapshot_file(found.disk, found.path, name).index if name else 0
 
 
@@ -170,6 +173,69 @@ def _plan_log(found: Survey, draft: Draft) -> int:
             _lose(found, end, draft)
         return max(end, found.range.first) - 1
     return found.range.last
+
+
+def _with_strays(found: Survey) -> Survey:
+    """The directory as it is when the misplaced files that fit stand in their places."""
+    placed: list[Stray] = []
+    for stray in sorted(found.misplaced, key=lambda stray: stray.first):
+        if _fits(found, stray):
+            placed.append(stray)
+            found = survey(found.disk, found.path, read_all=True, placed=placed)
+    return found
+
+
+def _fits(found: Survey, stray: Stray) -> bool:
+    """Is a misplaced file whole, of this place and of this log, and nothing else claims to be it?"""
+    first, count = stray.first, stray.count
+    if not stray.agrees or count is None or [other.first for other in found.misplaced].count(first) > 1:
+        return False
+    view = found.view(stray.name, newest=True)
+    table = scan.read_table(view, first)
+    if isinstance(table, Damage):
+        return False
+    entries, damage = scan.read_entries(view, table)
+    if damage is not None:
+        return False
+    covered = found.snapshot.index if found.snapshot else 0
+    before = max((other for other in found.reads if other < first), default=None)
+    end = 0 if before is None else before + found.count_of(before)
+    if before is not None and end == first:
+        goes_on = int(entries.term[0]) >= found.term_of(before, first - 1)
+    else:
+        goes_on = end < first <= covered + 1
+    return goes_on and first + count <= min(
+        (other for other in found.reads if other > first), default=first + count
+    )
+
+
+def _plan_strays(found: Survey, draft: Draft) -> None:
+    """Files that fit are moved to their places, unless they stand behind damage; others go aside."""
+    aside = {step.file for step in draft.steps if step.action == "move aside"}
+    for first, read in found.reads.items():
+        if read.file.name not in (*aside, lay.index_path(first)):
+            _move(found, read.file.name, lay.index_path(first), draft)
+    for stray in found.misplaced:
+        _take_away("move aside", stray.name, "it does not fit behind the log", draft)
+        last = None if stray.count is None else stray.first + stray.count - 1
+        begin = max(stray.first, found.range.first)
+        indexes = f"{begin} on" if last is None else span(begin, last)
+        draft.lost.append(f"index {indexes}, as {stray.name} has it")
+
+
+def _move(found: Survey, name: str, target: str, draft: Draft) -> None:
+    if found.disk.stat(posixpath.join(found.path, target)) is not None:
+        _take_away("remove", target, "it is empty, and another file belongs here", draft)
+
+    def act(keeper: Keeper) -> None:
+        source, place = (posixpath.join(found.path, each) for each in (name, target))
+        keeper.keep(name)
+        keeper.disk.make_passing_directory(posixpath.dirname(place))
+        keeper.disk.link(source, place)
+        keeper.disk.sync_ancestors(place)
+        keeper.remove(name)  # a crash that brings it back leaves a copy, which does no harm
+
+    draft.add("move", name, f"to {target}, where it goes on with the log", act)
 
 
 def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> tuple[int, bool]:
@@ -274,13 +340,15 @@ def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
 
 def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> None:
     for first in files:
-        name = found.reads[first].file.name
+        _take_away("move aside", found.reads[first].file.name, reason, draft)
 
-        def act(keeper: Keeper, name: str = name) -> None:
-            keeper.keep(name)
-            keeper.remove(name)  # durable by the opening at the end
 
-        draft.add("move aside", name, reason, act)
+def _take_away(action: str, name: str, reason: str, draft: Draft) -> None:
+    def act(keeper: Keeper) -> None:
+        keeper.keep(name)
+        keeper.remove(name)  # durable by the opening at the end
+
+    draft.add(action, name, reason, act)
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:

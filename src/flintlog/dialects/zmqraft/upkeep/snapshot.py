@@ -5,7 +5,6 @@ from __future__ import annotations
 from flintlog.core.dialect import GivenState
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
-from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.survey import checked_survey
 from flintlog.dialects.zmqraft.upkeep.compact import covered_files, removals, removed
@@ -39,10 +38,10 @@ def plan_snapshot(
         raise RefusedError(f"index {index} is too low: {what}", file=path)
     covered = covered_files(found, index)
     size = "" if given.size is None else f"{given.size} bytes "
-    write = Step("write", lay.SNAPSHOT_FILE, f"the state after index {index}: {size}from {given.name}")
+    write = Step("write", found.listing.snapshot, f"the state after index {index}: {size}from {given.name}")
 
     def apply() -> str:
-        with RaftStore(path, disk=disk) as store:
+        with RaftStore(path, disk=disk, snapshot_name=found.listing.snapshot) as store:
             store.snapshot(index, given.chunks(), prune=False)
             return f"snapshot at index {index}, {store.snapshot_size} bytes; {removed(store.prune())}"
 

@@ -59,16 +59,19 @@ def _inventory(found: Survey) -> Inventory:
 def _odd_files(found: Survey) -> Iterator[Finding]:
     for name in found.listing.scratch:
         yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
+    needed = {stray.name for stray in found.misplaced}
     for name in found.listing.foreign:
-        yield Finding(Severity.NOTE, "foreign", "no part of a zmqraft directory; not touched", name)
+        if name not in needed:
+            yield Finding(Severity.NOTE, "foreign", "no part of a zmqraft directory; not touched", name)
 
 
 def _items(found: Survey) -> Iterator[FileItem]:
     for read in found.reads.values():
         yield _index_item(found, read)
-    if lay.SNAPSHOT_FILE in found.listing.sizes:
+    name = found.listing.snapshot
+    if name in found.listing.sizes:
         index = (found.snapshot.index,) if found.snapshot else None
-        yield FileItem(lay.SNAPSHOT_FILE, "snapshot", found.listing.sizes[lay.SNAPSHOT_FILE], None, index)
+        yield FileItem(name, "snapshot", found.listing.sizes[name], None, index)
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
         if name in found.listing.sizes:
             yield FileItem(name, "state", found.listing.sizes[name])
