@@ -49,11 +49,6 @@ def refused(code: str, file: str, offset: int | None) -> Row:
     return Row("corrupt", ((code, file, offset),), refused=code)
 
 
-def healed(code: str, file: str, offset: int | None) -> Row:
-    """Refused too, and a repair loses nothing."""
-    return Row("repairable", ((code, file, offset),), refused=code)
-
-
 LEFTOVER = ("leftover", PREVIOUS, None)
 INTERRUPTED = ("catalog-back", CATALOG, None)
 EXPECTED = {
@@ -100,10 +95,11 @@ EXPECTED = {
     "c16_unknown_type_in_durable/dir_after_repair_mark": refused(
         "entry-type", "pwal_0000.01794727599626.0", 45
     ),
-    # The end marker says the epoch, so nothing is lost.
-    "c19_entry_without_begin/dir": healed("entry-outside", "pwal_0001", 0),
-    "c19_entry_without_begin/dir_after_repair_cut": healed("entry-outside", "pwal_0001.01794727601530.0", 0),
-    "c19_entry_without_begin/dir_after_repair_mark": healed("entry-outside", "pwal_0001.01794727601398.0", 0),
+    "c19_entry_without_begin/dir": refused("entry-outside", "pwal_0001", 0),
+    "c19_entry_without_begin/dir_after_repair_cut": refused("entry-outside", "pwal_0001.01794727601530.0", 0),
+    "c19_entry_without_begin/dir_after_repair_mark": refused(
+        "entry-outside", "pwal_0001.01794727601398.0", 0
+    ),
     "c20_epoch_missing/dir": found(
         "repairable",
         ("epoch-missing", "epoch", None),

@@ -356,6 +356,8 @@ def _plan_damage(found: Survey, read: LogRead, damage: Finding, draft: Draft) ->
     reason = damage.message
     if saved.renewed:
         reason += f"; the begin marker at byte {saved.renewed[0]} is made again from the end marker"
+        if damage.code == "entry-outside":  # not even the bytes of a begin marker are there
+            draft.lost.append(f"what stood in {name} before byte {saved.renewed[0]}, if anything did")
     _rewrite(draft, "rewrite", name, f"without the bytes that cannot be read: {reason}", saved.pieces)
 
 
