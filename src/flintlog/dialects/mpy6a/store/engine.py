@@ -121,7 +121,7 @@ class Engine:
         assert found.behind is not None
         assert found.log is not None
         if self._log is not None:
-            self._log.open(found.log.end, len(found.log.events) - 1)
+            self._log.open(found.log.end, len(found.log.events) - 1, found.log.frame)
             self._files.beside = True
         self._files.recover(found, found.behind)
         self._files.remove(found.leftovers)
@@ -142,11 +142,11 @@ class Engine:
                 advice="Open the store without `strict` and end them first",
             )
 
-    def _begin_log(self) -> None:
+    def _begin_log(self, longest: int) -> None:
         assert self._log is not None
         self._files.make_durable()
         base, sessions = self.machine.base()
-        self._log.begin(self.machine.last, base, sessions)
+        self._log.begin(self.machine.last, base, sessions, longest)
         self._files.beside = True  # and not before: a change log that says so refuses to be read alone
 
     # Operations
@@ -154,10 +154,24 @@ class Engine:
     def do(self, work: Work, operation: Operation, state_id: StateID | None = None) -> StateID:
         """Apply an operation in memory and add it to what is handed in. The lock is held."""
         state_id = state_id or self.machine.last.following()
+        if self._log is None:
+            work.effects += self.machine.apply(state_id, operation)
+            return state_id
+        event = ops.encode(state_id, operation)
+        if len(event) > self._log.frame:  # a record that was taken over can be of any length
+            self._make_room(work, len(event))
         work.effects += self.machine.apply(state_id, operation)
-        if self._log is not None:
-            work.events.append(ops.encode(state_id, operation))
+        work.events.append(event)
         return state_id
+
+    def _make_room(self, work: Work, longest: int) -> None:
+        """Begin the log anew with longer frames, behind what is in `work`."""
+        self.submit(Work(work.events, work.effects))
+        work.events, work.effects = [], []
+        with DEFERRED:
+            self._group.drain()
+            with self.failstop.guard():
+                self._write_state(longest)
 
     def submit(self, work: Work) -> Ticket[Work] | None:
         """Hand in operations; None when nothing of them goes to the disk. The lock is held."""
@@ -246,10 +260,10 @@ class Engine:
         with self.failstop.guard():
             self._files.announce([name])
 
-    def _write_state(self) -> None:
+    def _write_state(self, longest: int = 0) -> None:
         """The log decides first, so that the note's files are never ahead of it."""
         if self._log is not None:
-            self._begin_log()
+            self._begin_log(longest)
         self._files.snapshot(self.machine.descriptors(), self.machine)
 
     # Closing
