@@ -446,6 +446,22 @@ def is_shipped(disk: Disk, history: History[Step]) -> None:
     leader.close()
 
 
+def strict_follows(disk: Disk, history: History[Step]) -> None:
+    """A follower with the note's files alone, opened again: it gets the records that it lacks, then operations."""
+    leader = opened(Disk(MemoryKernel()), file_bytes=120)
+    for number in range(3):
+        with opened(disk, follower=True, strict=True) as follower:
+            history.opened(lambda: follower.receive(leader.catch_up(follower.progress())))
+            for count in (2 if number else 1, 1):  # what is shipped comes as a whole
+                for more in range(count):
+                    leader.put(SHORT, b"%d%d%d some data" % (number, count, more), now=T0 + number + more)
+                became = Become(looked_at(leader))
+                history.issue(became)
+                follower.receive(leader.catch_up(follower.progress()))
+                history.acknowledge(became)
+    leader.close()
+
+
 def another_history(disk: Disk, history: History[Step]) -> None:
     """A store that led alone, before it follows."""
     with Driver(disk, history, file_bytes=10) as app:
@@ -591,5 +607,6 @@ STRICT_SUITE = Suite(
         Scenario("strict-crosses-a-page", strict_crosses_a_page, prepare=long_log),
         Scenario("strict-compacts", partial(compacts, strict=True), prepare=partial(remains, strict=True)),
         Scenario("to-the-note", to_note, prepare=prepared_whole),
+        Scenario("strict-follows", strict_follows),
     ),
 )

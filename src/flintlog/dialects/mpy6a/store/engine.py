@@ -48,6 +48,7 @@ class Engine:
         path: str,
         *,
         strict: bool,
+        follower: bool = False,
         log_bytes: int,
         reserve_bytes: int,
         after: Callable[[], None],
@@ -69,7 +70,7 @@ class Engine:
         try:
             found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
             found.refuse_damage()
-            self._open(found)
+            self._open(found, follower)
         except BaseException:
             self._files.close()
             self._lock_file.close()
@@ -77,11 +78,15 @@ class Engine:
 
     # Opening
 
-    def _open(self, found: Survey) -> None:
+    def _open(self, found: Survey, follower: bool) -> None:
         if self.strict and found.behind is not None:
             self._refuse_open_sessions(found)
         self.machine = found.machine
+        if found.behind is None:
+            self._count_records(found)
         self.next_term = self._next_term(found)
+        # The note's files do not tell which operation was the last, which sessions are open, what is done out of turn.
+        self.whole = found.listing.empty or found.behind is not None
         self.findings: tuple[Finding, ...] = tuple(
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
@@ -97,8 +102,8 @@ class Engine:
         else:
             self._files.take_over(found)
             self._files.remove(found.leftovers)
-            if self._log is not None:
-                self._write_state()
+            if self.whole or not follower:
+                self.stand_alone()
         for name in marks:  # what they explain is gone for good by now
             self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
@@ -111,7 +116,25 @@ class Engine:
         """
         if found.listing.empty or (found.behind is not None and not self.strict):
             return found.machine.last.term
-        return min(max(found.machine.last.term, found.newest_term) + 1, lay.UINT64_MAX)
+        return min(found.machine.last.term + 1, lay.UINT64_MAX)
+
+    def _count_records(self, found: Survey) -> None:
+        """No event of the note tells of a record, but what was put has the state id of its operation."""
+        for name, newest in found.newest.items():
+            file = self.machine.files[name]
+            file.last_id = max(file.last_id, newest)
+            self.machine.last = max(self.machine.last, newest)
+
+    def stand_alone(self) -> None:
+        """What the note's files hold is all there is: no leader is asked for the rest."""
+        self.whole = True
+        if self._log is not None and self.alone:
+            self._write_state()
+
+    @property
+    def alone(self) -> bool:
+        """Do the note's files stand without an operation log?"""
+        return not self._files.beside
 
     def _show_all(self) -> None:
         for file in self.machine.files.values():
@@ -262,7 +285,7 @@ class Engine:
 
     def _write_state(self, longest: int = 0) -> None:
         """The log decides first, so that the note's files are never ahead of it."""
-        if self._log is not None:
+        if self._log is not None and self.whole:  # a log would say where the store is
             self._begin_log(longest)
         self._files.snapshot(self.machine.descriptors(), self.machine)
 

@@ -97,6 +97,7 @@ class SessionStore:
             disk,
             disk.resolve(path),
             strict=strict,
+            follower=follower,
             log_bytes=log_bytes,
             reserve_bytes=reserve_bytes,
             after=self._wake,
@@ -154,12 +155,15 @@ class SessionStore:
         with self._engine.lock:
             self._engine.failstop.check()
             machine = self._engine.machine
-            if term < machine.last.term or not 0 < term <= lay.UINT64_MAX:
+            least = max(machine.last.term, self._engine.next_term)
+            if not least <= term <= lay.UINT64_MAX:
                 raise RefusedError(
                     f"term {term} cannot follow term {machine.last.term}",
                     file=self.path,
-                    advice="Lead a later term",
+                    advice=f"Lead term {least} or a later one",
                 )
+            with DEFERRED, self._engine.failstop.guard():
+                self._engine.stand_alone()
             if term > machine.last.term:
                 machine.last = StateID(term, 0)
             if self._leads:
@@ -545,7 +549,10 @@ class SessionStore:
         """How far this store is, for `catch_up` of another."""
         with self._engine.lock:
             machine = self._engine.machine
-            return Progress(machine.last, tuple(machine.descriptors()), machine.exhausted)
+            last = (
+                machine.last if self._engine.whole else lay.ZERO
+            )  # the note's files tell no more than a bound
+            return Progress(last, tuple(machine.descriptors()), machine.exhausted)
 
     def catch_up(self, progress: Progress) -> Iterator[Item]:
         """What a store that is so far behind needs to become as this one is now; hand it to its `receive`."""
