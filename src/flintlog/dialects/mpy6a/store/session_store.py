@@ -535,9 +535,11 @@ class SessionStore:
     def _put_merged(self, merge: Merge, written: DiskFile) -> str:
         """Give a merged file, which is synced, its name; it counts with the next `rebase`, and so does the name."""
         engine = self._engine
-        # It counts as created when the first of them was, but has a name of its own.
+        # It counts as created when the first of them was. Its name comes behind the last one, which always lives: any
+        # other may have been given out before.
         living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
-        name = lay.name_behind(merge.files[0].name, living)
+        chain = engine.machine.chains[merge.files[0].delay]
+        name = lay.name_behind(max((file.name for file in chain), key=lay.name_key), living)
         engine.announce(name)
         with engine.failstop.guard():
             engine.disk.rename(written.path, f"{self.path}/{name}")
