@@ -28,6 +28,7 @@ from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
+CHANGES_BYTES_MAX = 4 << 20  # of a change log without an operation log: a second to read
 _EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are replayed one by one
 
 
@@ -228,7 +229,7 @@ class Engine:
 
     def _checkpoint_if_due(self) -> None:
         if self._log is None:
-            due = self._files.changes_end > self._log_bytes
+            due = self._files.changes_end > min(self._log_bytes, CHANGES_BYTES_MAX)
         else:
             due = self._log.end > self._log_bytes or self._log.events > _EVENTS_MAX
         if not due or self.failstop.closed:
