@@ -232,7 +232,9 @@ def shown(store: SessionStore) -> Shown:
         Waiting(session.replay_time or 0, session.attempts, session.data) for session in _all_due(store)
     )
     aside = tuple(record.data for record in store.exhausted())
-    return Shown(frozenset(session.data for session in store.sessions()), waiting, aside)
+    return Shown(
+        frozenset(session.data for session in store.sessions() if session.place is None), waiting, aside
+    )
 
 
 def _all_due(store: SessionStore) -> list[Session]:

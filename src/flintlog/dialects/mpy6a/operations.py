@@ -57,6 +57,9 @@ class Place(NamedTuple):
     offset: int
     size: int
 
+    def holds(self, other: Place) -> bool:
+        return self.name == other.name and self.offset <= other.offset < self.offset + self.size
+
 
 class New(NamedTuple):
     topic: int

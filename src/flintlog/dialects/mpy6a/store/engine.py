@@ -28,7 +28,7 @@ from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
-CHANGES_BYTES_MAX = 4 << 20  # of a change log without an operation log: a second to read
+CHANGES_BYTES_MAX = 4 << 20  # of a change log without an operation log: a second or two to read
 _EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are replayed one by one
 
 

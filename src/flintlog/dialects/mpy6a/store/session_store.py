@@ -20,7 +20,8 @@ from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.files import list_files
 from flintlog.dialects.mpy6a.layout import Record, StateID
-from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.operations import Place
+from flintlog.dialects.mpy6a.replay import File, OpenSession
 from flintlog.dialects.mpy6a.store import following
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import (
@@ -92,6 +93,7 @@ class SessionStore:
         self._changes = 0
         self._leads = False
         self._closed = False
+        self._listed: set[Place] = set()  # of sessions that `due` may hand out too
         disk = disk or Disk()
         self._engine = Engine(
             disk,
@@ -131,10 +133,37 @@ class SessionStore:
         return self._engine.findings
 
     def sessions(self) -> list[Session]:
-        """The sessions that are open and were never stored, oldest first: an application takes them up again."""
+        """All sessions that are open, oldest first: new ones, and those that came back and were changed since.
+
+        An application takes the new ones up again. The others have a `replay_time`, and `due` hands them out too: end
+        each once.
+        """
         with self._engine.lock:
-            found = sorted(self._engine.machine.sessions.items())
-            return [Session(self, item.id, item.topic) for _, item in found if item.place is None]
+            return [self._opened(item) for _, item in sorted(self._engine.machine.sessions.items())]
+
+    def session(self, session_id: StateID) -> Session | None:
+        """The open session with this id, as in `sessions`; None when there is none."""
+        with self._engine.lock:
+            item = self._engine.machine.sessions.get(session_id)
+            return None if item is None else self._opened(item)
+
+    def _opened(self, item: OpenSession) -> Session:
+        place = item.place
+        if place is None:
+            return Session(self, item.id, item.topic)
+        self._engine.drain()
+        with self._engine.disk.open(f"{self.path}/{place.name}") as file:
+            record, _ = lay.read_record(file.pread(place.size, place.offset), 0)
+        self._listed.add(place)
+        return Session(
+            self,
+            item.id,
+            item.topic,
+            attempts=item.attempts,
+            data=record.data,
+            replay_time=record.replay_time,
+            place=place,
+        )
 
     def exhausted(self) -> Iterator[Record]:
         """The sessions that were replayed too often and set aside, in that order."""
@@ -292,6 +321,12 @@ class SessionStore:
             item = self._engine.machine.sessions.get(session.id)
             return item.data if item is not None and item.place == session.place else None
 
+    def last_change(self, session: Session) -> StateID | None:
+        """The last operation that changed an open session; None when it holds what its record does."""
+        with self._engine.lock:
+            item = self._engine.machine.sessions.get(session.id)
+            return item.last_change if item is not None and item.place == session.place else None
+
     def change(self, session: Session, data: bytes, *, replace: bool) -> None:
         """Append to a session, or replace what it holds; durable on return."""
         data = checked_data(data)
@@ -318,6 +353,7 @@ class SessionStore:
             else:
                 self._engine.do(work, ops.Finish(session.place))
                 self._advance(work, session.place.name)
+                self._forget(session.place)
             session.ended = True
 
     def store(self, session: Session, delay: int | None = None, *, now: float | None = None) -> int:
@@ -333,16 +369,26 @@ class SessionStore:
                 record = Record(due, session.id, session.topic, session.attempts + 1, session.data)
                 self._engine.do(work, ops.Again(session.place, delay, lay.encode_record(record)))
                 self._advance(work, session.place.name)
+                self._forget(session.place)
             session.ended = True
         return due
 
     def _check_open(self, session: Session) -> None:
         gone = session.place is None and session.id not in self._engine.machine.sessions
-        if session.ended or gone:
+        if session.ended or gone or self._was_ended(session.place):
             raise SessionFinishedError(
                 f"session {session.id} was deleted or stored already",
                 advice="Take it from `due` when it comes again",
             )
+
+    def _was_ended(self, place: Place | None) -> bool:
+        """Was a session that had two handles ended with the other one?"""
+        return place in self._listed and (place.name, place.offset) not in self._engine.machine.taken
+
+    def _forget(self, place: Place) -> None:
+        """A session is ended that `due` perhaps did not hand out yet."""
+        if place in self._listed:
+            self._reader.forget(place)
 
     # Replays
 
@@ -465,6 +511,12 @@ class SessionStore:
         if any(run.delay for run in runs):
             now = self._now(now)
         with self._working() as work:
+            for place in filter(self._was_ended, self._listed):
+                if any(run.place.holds(place) for run in runs):
+                    raise SessionFinishedError(
+                        f"a session at byte {place.offset} of {place.name} was deleted or stored already",
+                        advice="End what `sessions` lists there, or here",
+                    )
             for run in runs:
                 if run.delay:
                     due = self._due_after(run.delay, now)
@@ -517,7 +569,7 @@ class SessionStore:
         engine = self._engine
         with self._leading():
             engine.drain()
-            merges = compaction.plan(engine.machine, self._file_bytes, self._reader.in_use())
+            merges = compaction.plan(engine.machine, self._file_bytes, self._in_use())
             if not merges:
                 return 0
             freed = sum(merge.dead_bytes for merge in merges)
@@ -531,6 +583,9 @@ class SessionStore:
                     engine.machine.merge(self.last.following(), merge.files, name)
                 engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
         return freed
+
+    def _in_use(self) -> set[str]:
+        return self._reader.in_use() | {place.name for place in self._listed}
 
     def _put_merged(self, merge: Merge, written: DiskFile) -> str:
         """Give a merged file, which is synced, its name; it counts with the next `rebase`, and so does the name."""
