@@ -215,6 +215,10 @@ class Driver:
     def exhaust(self, label: bytes, now: int) -> None:
         assert self._do(Exhaust(label), lambda: self.store.due(now)) == []
 
+    def pass_over(self, label: bytes, now: int) -> None:
+        """With the note's files alone what was replayed too often is the callback's."""
+        assert self._do(Delete(label), lambda: self.store.due(now)) == []
+
     def finish(self, now: int, done: set[bytes], again: set[bytes], *, at: int) -> None:
         found = self.store.due_batch(at)
         labels = [record.data[:LABEL_SIZE] for record, _ in found.rows()]
@@ -224,7 +228,8 @@ class Driver:
 
 
 def opened(disk: Disk, **options: Any) -> SessionStore:
-    return SessionStore(ROOT, topics=TOPICS, disk=disk, **({"reserve_bytes": 64} | options))
+    defaults = {"reserve_bytes": 64, "on_exhausted": lambda record: None}
+    return SessionStore(ROOT, topics=TOPICS, disk=disk, **(defaults | options))
 
 
 def shown(store: SessionStore) -> Shown:
@@ -576,7 +581,7 @@ def strict_exhausts(disk: Disk, history: History[Step]) -> None:
         app.put(b"a:tried", T0, THRICE)
         assert app.due(T0 + 30) == [b"a:"]
         app.keep(b"a:", T0 + 31)
-        app.exhaust(b"a:", T0 + 70)
+        app.pass_over(b"a:", T0 + 70)
 
 
 SUITE = Suite(

@@ -238,7 +238,7 @@ def test_the_read_positions_before_the_damage_stay(tmp_path):
 
 def test_files_whose_creation_is_lost_are_adopted_in_their_order(tmp_path):
     root = tmp_path / "root"
-    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True) as store:
+    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True, on_exhausted=print) as store:
         for number in range(12):
             store.put(1, b"%d" % number, now=T0 + number)
             if number % 3 == 2:
@@ -264,7 +264,7 @@ def test_new_ids_are_none_that_a_saved_session_has(tmp_path):
 def test_a_file_that_an_operation_deleted_is_not_missed(tmp_path):
     """The operation that deletes stands behind the damage; the file is gone."""
     root = tmp_path / "root"
-    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True) as store:
+    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True, on_exhausted=print) as store:
         store.put(1, b"first", now=T0)
         store.rotate(30, now=T0 + 1)
         store.put(1, b"second", now=T0 + 2)

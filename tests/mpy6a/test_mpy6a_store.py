@@ -18,6 +18,7 @@ from tests.mpy6a.stores import (
     waiting,
 )
 
+from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.store import SessionStore, StateID, Topic
 from flintlog.dialects.mpy6a.store.errors import SessionFinishedError
 from flintlog.dialects.mpy6a.store.session import SESSION_BYTES_MAX
@@ -613,3 +614,45 @@ def test_sessions_that_were_ended_together_are_not_ended_again(strict, again):
             getattr(batch, again)()
     assert (files_of(store), store.last) == (before, last)
     assert waiting(reopened(store, strict=strict)) == [b"two"]
+
+
+# Replayed too often, with the note's files alone
+
+
+def test_a_strict_store_hands_what_was_replayed_too_often_to_its_callback_and_writes_no_file():
+    told: list[bytes] = []
+    store = opened(strict=True, on_exhausted=lambda record: told.append(record.data))
+    store.put_many(ONCE, [b"a", b"b"], now=T0)
+    store.put(SHORT, b"c", now=T0)
+    for session in store.due(T0 + 30):
+        session.store(now=T0 + 31)
+    assert waiting(store) == [b"c"]
+    assert told == [b"a", b"b"]
+    store = crashed(store, strict=True)
+    assert waiting(store) == [b"c"]
+    assert list(store.exhausted()) == []
+    assert "exhausted.sessions" not in files_of(store)
+
+
+def test_what_a_callback_of_a_strict_store_fails_for_comes_again():
+    def fails(record: Record) -> None:
+        if record.data == b"a":
+            raise ValueError("nobody is there")
+
+    store = opened(strict=True, on_exhausted=fails)
+    store.put_many(ONCE, [b"a", b"b"], now=T0)
+    store.due_batch(T0 + 30).store(now=T0 + 31)
+    assert waiting(store) == []
+    told: list[bytes] = []
+    store = crashed(store, strict=True, on_exhausted=lambda record: told.append(record.data))
+    assert waiting(store) == []
+    assert told[0] == b"a"
+    assert waiting(crashed(store, strict=True)) == []
+
+
+def test_a_strict_store_that_nobody_takes_the_exhausted_from_is_refused():
+    disk = Disk(MemoryKernel())
+    with pytest.raises(UsageError, match="no file for sessions") as caught:
+        SessionStore(ROOT, topics=[Topic(ONCE, 30, 1)], strict=True, disk=disk)
+    assert "on_exhausted" in (caught.value.advice or "")
+    assert disk.stat(ROOT) is None

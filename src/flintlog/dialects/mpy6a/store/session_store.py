@@ -66,7 +66,8 @@ class SessionStore:
 
     What was acknowledged survives a crash, also what was done to sessions that are open. With `strict` the
     directory holds the note's files and nothing else: open sessions then live in memory only, and a replayed
-    session that was deleted while an older one of its file was not comes again after a crash.
+    session that was deleted while an older one of its file was not comes again after a crash. What was replayed too
+    often goes to `on_exhausted` alone, and comes again where that fails.
     """
 
     def __init__(
@@ -85,6 +86,11 @@ class SessionStore:
         disk: Disk | None = None,
     ) -> None:
         self.topics = {topic.number: topic for topic in topics}
+        if strict and on_exhausted is None and any(item.attempts_max for item in self.topics.values()):
+            raise UsageError(
+                "the note has no file for sessions that were replayed too often",
+                advice="Give `on_exhausted`, which then gets them, or open the store without `strict`",
+            )
         self._clock = clock
         self._told: float | None = None
         self._on_exhausted = on_exhausted or warn_exhausted
@@ -429,13 +435,17 @@ class SessionStore:
                 for piece in pieces:
                     if not self._engine.machine.files[piece.file].flags & lay.READ:
                         self._engine.do(work, lay.OpenToRead(piece.file))
-                spent = self._set_aside(work, pieces)
+                spent = self._spent(pieces)
+                if not self._engine.strict:
+                    self._set_aside(work, pieces, spent)
                 self._engine.submit(work)  # nobody waits for the mark that a file is read
             if not spent.any():
                 return Replays(self, pieces, order)
             self._engine.drain()
-            for record, _ in Replays(self, pieces, order[spent[order]]).rows():
-                self._tell(record)
+            rows = Replays(self, pieces, order[spent[order]]).rows()
+            told = [place for record, place in rows if self._tell(record)]
+            if self._engine.strict:
+                self._pass_over(told)
             order = order[~spent[order]]
             if len(order):
                 return Replays(self, pieces, order)
@@ -480,12 +490,14 @@ class SessionStore:
             self._changes += 1
             self._changed.notify_all()
 
-    def _tell(self, record: Record) -> None:
-        """Hand an exhausted session to the callback, whose failure must not hold up the others."""
+    def _tell(self, record: Record) -> bool:
+        """Hand an exhausted session to the callback, whose failure must not hold up the others. Did it succeed?"""
         try:
             self._on_exhausted(record)
         except Exception:
             _log.exception("the callback for exhausted sessions failed for session %s", record.id)
+            return False
+        return True
 
     def _with_changes(self, piece: Piece) -> Piece:
         """The piece with what was done to its sessions before the store was opened."""
@@ -494,17 +506,30 @@ class SessionStore:
                 piece = piece.changed(offset, session.data)
         return piece
 
-    def _set_aside(self, work: Work, pieces: list[Piece]) -> np.ndarray:
-        """Take out what was replayed too often; returns which rows of all pieces."""
+    def _spent(self, pieces: list[Piece]) -> np.ndarray:
+        """Which rows of all pieces were replayed too often."""
         limits = [(item.number, item.attempts_max) for item in self.topics.values() if item.attempts_max]
         spent = [np.zeros(len(piece.records), np.bool_) for piece in pieces]
         for piece, mine in zip(pieces, spent, strict=True):
             for number, most in limits:
                 mine |= (piece.records.topic == number) & (piece.records.attempts >= most)
-            for row in np.flatnonzero(mine).tolist():
+        return np.concatenate(spent) if spent else np.zeros(0, np.bool_)
+
+    def _set_aside(self, work: Work, pieces: list[Piece], spent: np.ndarray) -> None:
+        """Move what was replayed too often to the file of exhausted sessions."""
+        begin = 0
+        for piece in pieces:
+            for row in np.flatnonzero(spent[begin : begin + len(piece.records)]).tolist():
                 self._engine.do(work, ops.Exhaust(piece.place(row), lay.encode_record(piece.record(row))))
                 self._advance(work, piece.file)
-        return np.concatenate(spent) if spent else np.zeros(0, np.bool_)
+            begin += len(piece.records)
+
+    def _pass_over(self, places: list[Place]) -> None:
+        """The callback has what was replayed too often; until now it would have come again."""
+        with self._working() as work:
+            for place in places:
+                self._engine.do(work, ops.Finish(place))
+                self._advance(work, place.name)
 
     def end_many(self, runs: Sequence[Run], now: float | None) -> None:
         """End what was handed out together; durable on return."""
