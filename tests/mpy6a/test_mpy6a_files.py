@@ -28,7 +28,7 @@ from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.scan import scan_log
 from flintlog.dialects.mpy6a.store import SessionStore, Topic, engine
 from flintlog.disk import Disk
-from flintlog.errors import DamageError, RefusedError
+from flintlog.errors import DamageError, RefusedError, UsageError
 from flintlog.testing import FaultyKernel, MemoryKernel
 
 BOTH = pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])
@@ -536,3 +536,51 @@ def test_a_name_is_never_given_out_twice_whatever_is_read_and_merged(strict):
             alive = set(store._engine.machine.files)
             for name in [name for name in ever if name not in alive]:
                 ever[name] = "gone"
+
+
+# Switching by time
+
+
+@BOTH
+def test_a_quiet_delay_lets_its_files_go_when_they_are_old(strict):
+    store = opened(strict=strict, file_seconds=3600)
+    follower = opened(follower=True)
+    store.put(SHORT, b"a", now=T0)
+    store.put(LONG, b"stays", now=T0)
+    before = names_of(store)
+    store.due(T0 + 30)[0].delete()
+    assert store.due(T0 + 599) == []
+    assert names_of(store) == before
+    (kept,) = store.due(T0 + 3600)
+    follower.receive(store.catch_up(follower.progress()))
+    store._engine.drain()
+    assert {name: len(data) for name, data in files_of(store).items() if name.endswith(".data")} == {
+        "30@2023111423.data": 0,
+        "600@2023111422.data": 35,
+    }
+    assert names_of(follower) == names_of(store)
+    assert store.due(T0 + 9000) == []
+    assert len(names_of(store)) == 2  # one that is empty is not switched again
+    kept.delete()
+    assert store.due(T0 + 9000) == []
+    store._engine.drain()
+    assert "600@2023111422.data" not in names_of(store)
+    assert waiting(crashed(store, strict=strict)) == []
+
+
+@BOTH
+def test_what_is_put_goes_to_a_new_file_when_the_old_one_is_old(strict):
+    store = opened(strict=strict, file_seconds=3600)
+    for seconds in (0, 3599, 3600, 3601, 7200):
+        store.put(SHORT, b"%d" % seconds, now=T0 + seconds)
+    assert len(names_of(store)) == 3
+    assert waiting(crashed(store, strict=strict)) == [b"0", b"3599", b"3600", b"3601", b"7200"]
+
+
+def test_files_do_not_switch_by_time_unless_it_is_asked_for():
+    store = opened()
+    store.put(SHORT, b"a", now=T0)
+    store.put(SHORT, b"b", now=FAR)
+    assert len(names_of(store)) == 1
+    with pytest.raises(UsageError):
+        opened(file_seconds=0)

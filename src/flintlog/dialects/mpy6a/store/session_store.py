@@ -81,6 +81,7 @@ class SessionStore:
         follower: bool = False,
         term: int | None = None,
         file_bytes: int = FILE_BYTES,
+        file_seconds: int | None = None,
         log_bytes: int = LOG_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
         disk: Disk | None = None,
@@ -95,6 +96,9 @@ class SessionStore:
         self._told: float | None = None
         self._on_exhausted = on_exhausted or warn_exhausted
         self._file_bytes = file_bytes
+        self._file_seconds = file_seconds
+        if file_seconds is not None and file_seconds < 1:
+            raise UsageError(f"a file cannot be written for {file_seconds!r} seconds")
         self._changed = threads.condition()
         self._changes = 0
         self._leads = False
@@ -438,6 +442,7 @@ class SessionStore:
                 spent = self._spent(pieces)
                 if not self._engine.strict:
                     self._set_aside(work, pieces, spent)
+                self._let_go(work, time)
                 self._engine.submit(work)  # nobody waits for the mark that a file is read
             if not spent.any():
                 return Replays(self, pieces, order)
@@ -556,8 +561,20 @@ class SessionStore:
     def _make_room(self, work: Work, delay: int, due: int) -> None:
         """See to it that a file of this delay is written and not full."""
         tail = self._engine.machine.tail(delay)
-        if tail is None or tail.length >= self._file_bytes:
+        if tail is None or tail.length >= self._file_bytes or self._is_old(tail, due - delay):
             self._begin_file(work, delay, due)
+
+    def _is_old(self, file: File, now: float) -> bool:
+        """Was a file that has sessions begun `file_seconds` ago?"""
+        seconds = self._file_seconds
+        return seconds is not None and file.length > 0 and now - (file.replay - file.delay) >= seconds
+
+    def _let_go(self, work: Work, now: float) -> None:
+        """Switch files that are old and read to their end: nobody may write to their delays again."""
+        for delay in list(self._engine.machine.chains) if self._file_seconds is not None else ():
+            tail = self._engine.machine.tail(delay)
+            if tail is not None and tail.offset == tail.length and self._is_old(tail, now):
+                self._begin_file(work, delay, self._due_after(delay, now))
 
     def _begin_file(self, work: Work, delay: int, due: int) -> None:
         """Begin the next file of a delay. Only then those go that are read: a new name comes behind all living ones."""
