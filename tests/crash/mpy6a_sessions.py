@@ -469,6 +469,25 @@ def strict_follows(disk: Disk, history: History[Step]) -> None:
     leader.close()
 
 
+def strict_follows_exhausts(disk: Disk, history: History[Step]) -> None:
+    """A follower with the note's files alone holds what its leader set aside."""
+    leader = opened(Disk(MemoryKernel()))
+    with opened(disk, follower=True, strict=True) as follower:
+        history.opened(lambda: follower.receive(leader.catch_up(follower.progress())))
+        for call in (
+            lambda: leader.put(THRICE, b"a:tried", now=T0),
+            lambda: leader.due(T0 + 30)[0].store(now=T0 + 31),
+            lambda: leader.due(T0 + 70),
+            lambda: leader.put(SHORT, b"b:other", now=T0 + 71),
+        ):
+            call()
+            became = Become(looked_at(leader))
+            history.issue(became)
+            follower.receive(leader.catch_up(follower.progress()))
+            history.acknowledge(became)
+    leader.close()
+
+
 def another_history(disk: Disk, history: History[Step]) -> None:
     """A store that led alone, before it follows."""
     with Driver(disk, history, file_bytes=10) as app:
@@ -502,7 +521,8 @@ def looked_at(leader: SessionStore) -> Shown:
         for at in records.offset.tolist():
             record = read_record(view, at)[0]
             waiting.add(Waiting(record.replay_time, record.attempts, record.data))
-    return Shown(frozenset(session.data for session in machine.sessions.values()), frozenset(waiting))
+    aside = tuple(record.data for record in leader.exhausted())
+    return Shown(frozenset(session.data for session in machine.sessions.values()), frozenset(waiting), aside)
 
 
 def strict_life(disk: Disk, history: History[Step]) -> None:
@@ -615,5 +635,6 @@ STRICT_SUITE = Suite(
         Scenario("strict-compacts", partial(compacts, strict=True), prepare=partial(remains, strict=True)),
         Scenario("to-the-note", to_note, prepare=prepared_whole),
         Scenario("strict-follows", strict_follows),
+        Scenario("strict-follows-exhausts", strict_follows_exhausts),
     ),
 )
