@@ -160,7 +160,7 @@ def test_inspect_shows_roles_ranges_and_facts(root, run):
 
 def test_inspect_of_the_notes_files_alone_and_of_a_closed_file(root, run):
     noted(root)
-    with SessionStore(root, topics=TOPICS, strict=True) as store:
+    with SessionStore(root, topics=TOPICS, strict=True, on_exhausted=print) as store:
         store.rotate(600, now=T0 + 60)
     (root / "30@2022042817.data").write_bytes(b"")
     _, (shown,), _ = run("inspect", root, "--json")
@@ -236,7 +236,7 @@ def test_snapshot_begins_the_logs_anew(make, root, run):
 
 @pytest.mark.parametrize("strict", [True, False], ids=["note", "operations"])
 def test_compact_merges_the_unread_remains(strict, root, run):
-    with SessionStore(root, topics=TOPICS, strict=strict) as store:
+    with SessionStore(root, topics=TOPICS, strict=strict, on_exhausted=print) as store:
         for number in range(9):
             store.put(1, b"session %d" % number, now=T0 + number)
             if number % 3 == 2:

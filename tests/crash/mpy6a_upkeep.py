@@ -25,7 +25,7 @@ OPENED = b"an open one"
 
 def _fill(disk: Disk, *, strict: bool) -> None:
     """Two files, the first read in part; the logs hold something; with a log also an open session."""
-    store = SessionStore(ROOT, topics=TOPICS, strict=strict, reserve_bytes=0, disk=disk)
+    store = SessionStore(ROOT, topics=TOPICS, strict=strict, on_exhausted=print, reserve_bytes=0, disk=disk)
     for number, data in enumerate(EARLY[:3]):
         store.put(1, data, now=T0 + number)
     store.rotate(30, now=T0 + 5)
@@ -123,7 +123,7 @@ class RepairOracle:
 
 def _opened(disk: Disk) -> SessionStore:
     strict = disk.stat(f"{ROOT}/{lay.OPERATIONS_FILE}") is None
-    return SessionStore(ROOT, topics=TOPICS, strict=strict, disk=disk)
+    return SessionStore(ROOT, topics=TOPICS, strict=strict, on_exhausted=print, disk=disk)
 
 
 def _waiting(disk: Disk) -> frozenset[bytes]:

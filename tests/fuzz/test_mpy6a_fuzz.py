@@ -143,7 +143,7 @@ def test_only_our_own_errors_come_out_of_mutated_sessions(group):
 def test_opening_mutated_sessions_refuses_or_heals_and_then_stays_healed(group):
     random_ = random.Random(1000 + group)
     healthy = 0
-    for number in range(600):
+    for number in range(700):
         files = mutated(random_.choice(originals()), random_)
         kernel = machine(files)
         before = dict(kernel.visible().tree())

@@ -45,7 +45,7 @@ def fill(store: SessionStore) -> None:
 def noted(root: Path) -> None:
     """The note's files alone, with a change log: the store was not closed."""
     made = root.parent / f"{root.name}-made"
-    with SessionStore(made, topics=TOPICS, strict=True) as store:
+    with SessionStore(made, topics=TOPICS, strict=True, on_exhausted=print) as store:
         fill(store)
         shutil.copytree(made, root)
 
@@ -276,7 +276,7 @@ def aside(root: Path) -> None:
 def young(root: Path) -> None:
     """The note's files alone, without a snapshot so far: the store was not closed."""
     made = root.parent / f"{root.name}-made"
-    with SessionStore(made, topics=TOPICS, strict=True) as store:
+    with SessionStore(made, topics=TOPICS, strict=True, on_exhausted=print) as store:
         store.put(SHORT, b"short", now=T0)
         store.put(LONG, b"long", now=T0)
         shutil.copytree(made, root)

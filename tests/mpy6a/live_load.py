@@ -18,7 +18,7 @@ AHEAD = 6  # so many of each topic are put before as many are ended
 
 def main(path: str, mode: str) -> None:
     options = {"file_bytes": 600, "log_bytes": 3000, "reserve_bytes": 256}
-    with SessionStore(path, topics=TOPICS, strict=mode == "strict", **options) as store:
+    with SessionStore(path, topics=TOPICS, strict=mode == "strict", on_exhausted=print, **options) as store:
         for number in itertools.count():
             now = T0 + number
             for topic in (SHORT, LONG):

@@ -17,6 +17,8 @@ TOPICS = (Topic(SHORT, 30), Topic(LONG, 600), Topic(ONCE, 30, 1))
 
 def opened(disk: Disk | None = None, **options: Any) -> SessionStore:
     defaults: dict[str, Any] = {"topics": TOPICS, "reserve_bytes": 64}
+    if options.get("strict"):  # which sets nothing aside by itself
+        defaults["on_exhausted"] = lambda record: None
     return SessionStore(ROOT, disk=disk or Disk(MemoryKernel()), **(defaults | options))
 
 

@@ -45,7 +45,7 @@ def _young(store: SessionStore) -> None:
 def _made(work: Callable[[SessionStore], None], *, strict: bool, closed: bool) -> Callable[[Path], None]:
     def make(root: Path) -> None:
         made = root.parent / f"{root.name}-made"
-        with SessionStore(made, topics=TOPICS, strict=strict, file_bytes=100) as store:
+        with SessionStore(made, topics=TOPICS, strict=strict, on_exhausted=print, file_bytes=100) as store:
             work(store)
             if not closed:
                 shutil.copytree(made, root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import tracemalloc
 
@@ -23,10 +24,11 @@ from tests.mpy6a.stores import (
 )
 
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.scan import scan_log
 from flintlog.dialects.mpy6a.store import SessionStore, Topic, engine
 from flintlog.disk import Disk
-from flintlog.errors import DamageError, RefusedError
+from flintlog.errors import DamageError, RefusedError, UsageError
 from flintlog.testing import FaultyKernel, MemoryKernel
 
 BOTH = pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])
@@ -466,3 +468,119 @@ def test_hundreds_of_delays_and_files_hold_few_handles(strict):
     assert most < 100
     assert len(kernel._handles) < 100
     assert len(waiting(crashed(store, strict=strict))) == 800
+
+
+# What the descriptors tell, and how long the change log gets
+
+
+@BOTH
+def test_the_last_id_of_a_file_is_that_of_the_last_session_put_into_it(strict):
+    store = opened(strict=strict)
+    store.put_many(SHORT, [b"a", b"b", b"c"], now=T0)
+    store.snapshot()
+    ((_, descriptor),) = lay.read_snapshot(files_of(store)["state.snapshot"])
+    assert descriptor.last_id == store.last == StateID(1, 4)
+
+
+def test_a_strict_restart_counts_what_was_put_since_the_snapshot():
+    store = opened(strict=True)
+    store.put(SHORT, b"a", now=T0)
+    store.put_many(LONG, [b"b", b"c"], now=T0)
+    last = store.last
+    store = crashed(store, strict=True, follower=True)
+    assert store.last == last
+    assert [item.last_id for item in store.progress().files] == [StateID(1, 2), last]
+
+
+def test_a_strict_change_log_is_emptied_long_before_it_takes_long_to_read(monkeypatch):
+    monkeypatch.setattr(engine, "CHANGES_BYTES_MAX", 2000)
+    store = opened(strict=True)
+    longest = 0
+    for number in range(200):
+        store.put(SHORT, b"some data", now=T0 + number)
+        for session in store.due(T0 + number + 30):
+            session.delete()
+        longest = max(longest, len(files_of(store)["state.log"]))
+    assert 1000 < longest < 2200
+    assert engine.CHANGES_BYTES_MAX == 2000
+    assert waiting(crashed(store, strict=True)) == []
+
+
+# No name is given out twice
+
+
+@BOTH
+def test_a_name_is_never_given_out_twice_whatever_is_read_and_merged(strict):
+    for seed in range(15):
+        chance = random.Random(seed)
+        store = opened(file_bytes=60, strict=strict)
+        ever: dict[str, object] = {}
+        now = T0
+        for _ in range(60):
+            now += chance.choice((0, 0, 1, 30, 2000))
+            match chance.randrange(5):
+                case 0 | 1:
+                    store.put(SHORT, chance.randbytes(chance.randrange(40)), now=now)
+                case 2 | 3:
+                    for session in store.due(now, 3):
+                        if chance.random() < 0.7:
+                            session.delete()
+                case 4:
+                    store = reopened(store, file_bytes=60, strict=strict)
+                    store._file_bytes = 500
+                    store.compact()
+                    store._file_bytes = 60
+            for name, file in store._engine.machine.files.items():
+                kept = ever.setdefault(name, (file.id, file.replay))
+                assert kept == (file.id, file.replay), (seed, name)
+            alive = set(store._engine.machine.files)
+            for name in [name for name in ever if name not in alive]:
+                ever[name] = "gone"
+
+
+# Switching by time
+
+
+@BOTH
+def test_a_quiet_delay_lets_its_files_go_when_they_are_old(strict):
+    store = opened(strict=strict, file_seconds=3600)
+    follower = opened(follower=True)
+    store.put(SHORT, b"a", now=T0)
+    store.put(LONG, b"stays", now=T0)
+    before = names_of(store)
+    store.due(T0 + 30)[0].delete()
+    assert store.due(T0 + 599) == []
+    assert names_of(store) == before
+    (kept,) = store.due(T0 + 3600)
+    follower.receive(store.catch_up(follower.progress()))
+    store._engine.drain()
+    assert {name: len(data) for name, data in files_of(store).items() if name.endswith(".data")} == {
+        "30@2023111423.data": 0,
+        "600@2023111422.data": 35,
+    }
+    assert names_of(follower) == names_of(store)
+    assert store.due(T0 + 9000) == []
+    assert len(names_of(store)) == 2  # one that is empty is not switched again
+    kept.delete()
+    assert store.due(T0 + 9000) == []
+    store._engine.drain()
+    assert "600@2023111422.data" not in names_of(store)
+    assert waiting(crashed(store, strict=strict)) == []
+
+
+@BOTH
+def test_what_is_put_goes_to_a_new_file_when_the_old_one_is_old(strict):
+    store = opened(strict=strict, file_seconds=3600)
+    for seconds in (0, 3599, 3600, 3601, 7200):
+        store.put(SHORT, b"%d" % seconds, now=T0 + seconds)
+    assert len(names_of(store)) == 3
+    assert waiting(crashed(store, strict=strict)) == [b"0", b"3599", b"3600", b"3601", b"7200"]
+
+
+def test_files_do_not_switch_by_time_unless_it_is_asked_for():
+    store = opened()
+    store.put(SHORT, b"a", now=T0)
+    store.put(SHORT, b"b", now=FAR)
+    assert len(names_of(store)) == 1
+    with pytest.raises(UsageError):
+        opened(file_seconds=0)

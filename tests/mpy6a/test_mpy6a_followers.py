@@ -190,7 +190,7 @@ def assert_same_sessions(first: SessionStore, second: SessionStore) -> None:
     for store in (first, second):
         leading = copied(store)
         leading.topics = {}
-        leading.lead(leading.last.term)
+        leading.lead(leading.last.term + 1)
         shown.append(
             (
                 [(one.id, one.topic, one.data) for one in leading.sessions()],
@@ -532,3 +532,99 @@ def test_a_shipment_that_comes_twice_or_late_changes_nothing_more(strict):
             assert follower.receive(old) == leader.last
         assert (files_of(follower), follower.progress()) == (files, state)
     assert_same_sessions(follower, leader)
+
+
+# Followers that hold the note's files only
+
+
+@pytest.mark.parametrize("restart", [crashed, reopened])
+def test_a_strict_follower_of_any_leader_is_right_after_a_restart(restart):
+    leader, follower = opened(), opened(follower=True, strict=True)
+    leader.put_many(SHORT, [b"%d" % number for number in range(5)], now=T0)
+    fed(follower, leader)
+    assert follower.last == StateID(1, 6)
+    follower = restart(follower, follower=True, strict=True)
+    assert follower.last == StateID(1, 6)
+    fed(follower, leader)
+    leader.put(SHORT, b"5", now=T0)
+    fed(follower, leader)
+    assert follower.last == leader.last
+    follower = restart(follower, follower=True, strict=True)
+    fed(follower, leader)
+    assert follower.last == leader.last
+    follower.lead(2)
+    assert waiting(follower) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("restart", [crashed, reopened])
+@pytest.mark.parametrize("strict", [False, True])
+def test_sessions_that_are_open_come_to_a_strict_follower_again(restart, strict):
+    leader, follower = opened(), opened(follower=True, strict=True)
+    session = leader.new(SHORT, b"open")
+    leader.put(SHORT, b"waits", now=T0)
+    other = leader.due(T0 + 30)[0]
+    other.append(b", changed")
+    leader.put(SHORT, b"behind", now=T0)
+    fed(follower, leader)
+    follower = restart(follower, follower=True, strict=strict)
+    with pytest.raises(RefusedError, match="open sessions") as caught:
+        follower.apply(Operations(follower.last, _written_by((leader.last.following(), lay.Create(7, T0)))))
+    assert caught.value.code == "gap"
+    fed(follower, leader)
+    session.store(now=T0 + 1)
+    other.store(now=T0 + 2)
+    fed(follower, leader)
+    assert follower.last == leader.last
+    follower.lead(2)
+    assert waiting(follower) == [b"behind", b"open", b"waits, changed"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_strict_follower_that_restarts_all_the_time_holds_the_same_notes_files(seed):
+    application = led(200 + seed)
+    follower = opened(follower=True, strict=True)
+    for number in range(120):
+        application.step()
+        application.store._engine.drain()
+        fed(follower, application.store)
+        assert follower.last == application.store.last or not application.store.last.index
+        if number % 7 == 3:
+            follower = (crashed if number % 2 else reopened)(follower, follower=True, strict=True)
+    mine, theirs = files_of(application.store), files_of(follower)
+    assert {name: data for name, data in mine.items() if name.endswith(".data")} == {
+        name: data for name, data in theirs.items() if name.endswith(".data")
+    }
+    fed(follower, application.store)
+    assert_same_machines(follower, application.store)
+
+
+def assert_same_machines(first: SessionStore, second: SessionStore) -> None:
+    (mine, opened_here), (theirs, opened_there) = (store._engine.machine.base() for store in (first, second))
+    assert (mine, list(opened_here)) == (theirs, list(opened_there))
+
+
+def test_a_follower_of_the_notes_files_gets_its_log_when_it_knows_where_it_is():
+    leader, follower = opened(), opened(follower=True, strict=True)
+    leader.new(SHORT, b"open")
+    leader.put(SHORT, b"waits", now=T0)
+    fed(follower, leader)
+    for _ in range(3):
+        follower = reopened(follower, follower=True)
+        follower.snapshot()
+        assert "operations.log" not in files_of(follower)
+        assert follower.progress().last == lay.ZERO
+    fed(follower, leader)
+    follower = crashed(follower, follower=True)
+    assert follower.progress().last == leader.last
+    assert_same_machines(follower, leader)
+
+
+def test_a_restarted_strict_store_gives_no_state_id_out_again():
+    store = opened(strict=True)
+    store.put(SHORT, b"a", now=T0)
+    store.new(SHORT, b"of memory only")
+    follower = reopened(store, follower=True, strict=True)
+    with pytest.raises(RefusedError, match="cannot follow"):
+        follower.lead(follower.last.term)
+    follower.lead(2)
+    assert follower.put(SHORT, b"b", now=T0) == StateID(2, 1)

@@ -105,7 +105,7 @@ class History:
         """What a new process knows: open sessions if they are kept, and nothing is handed out."""
         if self.strict:
             self.model.opened.clear()
-        self.fresh = {session.id: session for session in self.store.sessions()}
+        self.fresh = {one.id: one for one in self.store.sessions() if one.place is None}
         assert {key: session.data for key, session in self.fresh.items()} == self.model.opened
         self.replayed = {}
         for item in self.model.waiting.values():

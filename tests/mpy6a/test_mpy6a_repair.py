@@ -192,7 +192,7 @@ def test_open_and_changed_sessions_survive_damage_in_a_data_file(tmp_path):
     root = made(tmp_path / "root", but(logged, in_record(SECOND, 1, 8, bytes(8))))
     repaired(root)
     with opened(root) as store:
-        assert [session.data for session in store.sessions()] == [b"open still"]
+        assert [session.data for session in store.sessions()] == [b"short 2 changed", b"open still"]
         replayed = {session.id: session.data for session in store.due(now=T0 + 34)}
     assert b"short 2 changed" in replayed.values()
     assert b"short 3" not in replayed.values()  # it was done with out of turn
@@ -238,7 +238,7 @@ def test_the_read_positions_before_the_damage_stay(tmp_path):
 
 def test_files_whose_creation_is_lost_are_adopted_in_their_order(tmp_path):
     root = tmp_path / "root"
-    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True) as store:
+    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True, on_exhausted=print) as store:
         for number in range(12):
             store.put(1, b"%d" % number, now=T0 + number)
             if number % 3 == 2:
@@ -264,7 +264,7 @@ def test_new_ids_are_none_that_a_saved_session_has(tmp_path):
 def test_a_file_that_an_operation_deleted_is_not_missed(tmp_path):
     """The operation that deletes stands behind the damage; the file is gone."""
     root = tmp_path / "root"
-    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True) as store:
+    with SessionStore(tmp_path / "made", topics=TOPICS, strict=True, on_exhausted=print) as store:
         store.put(1, b"first", now=T0)
         store.rotate(30, now=T0 + 1)
         store.put(1, b"second", now=T0 + 2)

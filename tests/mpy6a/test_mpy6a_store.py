@@ -18,6 +18,7 @@ from tests.mpy6a.stores import (
     waiting,
 )
 
+from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.store import SessionStore, StateID, Topic
 from flintlog.dialects.mpy6a.store.errors import SessionFinishedError
 from flintlog.dialects.mpy6a.store.session import SESSION_BYTES_MAX
@@ -72,13 +73,87 @@ def test_a_replayed_session_can_be_changed_and_keeps_that_through_a_crash():
     session.append(b" changed")
     assert session.data == b"a changed"
     store = crashed(store)
-    assert store.sessions() == []  # it waits, and is not one that never did
+    assert [one.replay_time for one in store.sessions()] == [
+        T0 + 30
+    ]  # it waits, and is not one that never did
     (session,) = store.due(T0 + 30)
     assert (session.data, session.attempts) == (b"a changed", 0)
     session.replace(b"b")
     session.store(now=T0 + 40)
     (session,) = crashed(store).due(T0 + 70)
     assert (session.data, session.attempts) == (b"b", 1)
+
+
+def test_every_open_session_is_listed_and_found_by_its_id():
+    store = opened()
+    new = store.new(SHORT, b"new")
+    store.put_many(SHORT, [b"a", b"b", b"c"], now=T0)
+    handed = store.due(T0 + 30)
+    assert [one.last_change for one in (new, *handed)] == [new.id, None, None, None]
+    handed[1].append(b" changed")
+    changed = store.last
+    assert [one.last_change for one in (new, *handed)] == [new.id, None, changed, None]
+    store = crashed(store)
+    assert [(one.id, one.data, one.last_change, one.replay_time) for one in store.sessions()] == [
+        (new.id, b"new", new.id, None),
+        (handed[1].id, b"b changed", changed, T0 + 30),
+    ]
+    found = store.session(handed[1].id)
+    assert found is not None
+    assert (found.id, found.data, found.stored_data, found.attempts) == (handed[1].id, b"b changed", b"b", 0)
+    assert store.session(handed[0].id) is None
+    assert store.session(StateID(7, 7)) is None
+
+
+@pytest.mark.parametrize("looked", [False, True])
+@pytest.mark.parametrize("end", ["delete", "store"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_listed_session_that_is_ended_is_not_handed_out(looked, end, at):
+    store = opened()
+    store.put_many(SHORT, [b"a", b"b", b"c"], now=T0)
+    store.due(T0 + 30)[at].append(b" changed")
+    store = crashed(store)
+    if looked:
+        assert store.next_due() == T0 + 30
+    (listed,) = store.sessions()
+    listed.delete() if end == "delete" else listed.store(now=T0 + 1)
+    rest = [data for data in (b"a", b"b", b"c") if data != b"abc"[at : at + 1]]
+    again = [] if end == "delete" else [b"abc"[at : at + 1] + b" changed"]
+    assert waiting(store) == rest + again
+    assert waiting(crashed(store)) == rest + again
+    assert store.sessions() == []
+
+
+@pytest.mark.parametrize("listed_first", [False, True])
+def test_a_session_with_two_handles_is_ended_once(listed_first):
+    store = opened()
+    store.put_many(SHORT, [b"a", b"b"], now=T0)
+    store.due(T0 + 30)[0].append(b"!")
+    store = crashed(store)
+    handles = [store.due(T0 + 30)[0], store.sessions()[0]]
+    first, second = reversed(handles) if listed_first else handles
+    first.append(b"?")
+    assert second.data == b"a!?"
+    first.store(now=T0 + 1)
+    for call in (second.delete, second.store, lambda: second.append(b"no")):
+        with pytest.raises(RefusedError) as caught:
+            call()
+        assert caught.value.code == "session-finished"
+    assert [one.data for one in store.due(T0 + 31)] == [b"a!?"]
+    assert waiting(crashed(store)) == [b"b", b"a!?"]
+
+
+def test_a_batch_with_a_session_that_was_ended_is_refused_and_nothing_is_done_twice():
+    store = opened()
+    store.put_many(SHORT, [b"a", b"b"], now=T0)
+    store.due(T0 + 30)[0].append(b"!")
+    store = crashed(store)
+    batch = store.due_batch(T0 + 30)
+    store.sessions()[0].delete()
+    with pytest.raises(RefusedError) as caught:
+        batch.store(now=T0 + 40)
+    assert caught.value.code == "session-finished"
+    assert waiting(crashed(store)) == [b"b"]
 
 
 def test_open_sessions_are_taken_up_again():
@@ -539,3 +614,45 @@ def test_sessions_that_were_ended_together_are_not_ended_again(strict, again):
             getattr(batch, again)()
     assert (files_of(store), store.last) == (before, last)
     assert waiting(reopened(store, strict=strict)) == [b"two"]
+
+
+# Replayed too often, with the note's files alone
+
+
+def test_a_strict_store_hands_what_was_replayed_too_often_to_its_callback_and_writes_no_file():
+    told: list[bytes] = []
+    store = opened(strict=True, on_exhausted=lambda record: told.append(record.data))
+    store.put_many(ONCE, [b"a", b"b"], now=T0)
+    store.put(SHORT, b"c", now=T0)
+    for session in store.due(T0 + 30):
+        session.store(now=T0 + 31)
+    assert waiting(store) == [b"c"]
+    assert told == [b"a", b"b"]
+    store = crashed(store, strict=True)
+    assert waiting(store) == [b"c"]
+    assert list(store.exhausted()) == []
+    assert "exhausted.sessions" not in files_of(store)
+
+
+def test_what_a_callback_of_a_strict_store_fails_for_comes_again():
+    def fails(record: Record) -> None:
+        if record.data == b"a":
+            raise ValueError("nobody is there")
+
+    store = opened(strict=True, on_exhausted=fails)
+    store.put_many(ONCE, [b"a", b"b"], now=T0)
+    store.due_batch(T0 + 30).store(now=T0 + 31)
+    assert waiting(store) == []
+    told: list[bytes] = []
+    store = crashed(store, strict=True, on_exhausted=lambda record: told.append(record.data))
+    assert waiting(store) == []
+    assert told[0] == b"a"
+    assert waiting(crashed(store, strict=True)) == []
+
+
+def test_a_strict_store_that_nobody_takes_the_exhausted_from_is_refused():
+    disk = Disk(MemoryKernel())
+    with pytest.raises(UsageError, match="no file for sessions") as caught:
+        SessionStore(ROOT, topics=[Topic(ONCE, 30, 1)], strict=True, disk=disk)
+    assert "on_exhausted" in (caught.value.advice or "")
+    assert disk.stat(ROOT) is None

@@ -34,7 +34,13 @@ def in_threads(work: Callable[[int], None]) -> None:
 
 @pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])
 def test_sixteen_threads_store_and_end_sessions(tmp_path, strict):
-    options = {"topics": TOPICS, "file_bytes": 3000, "log_bytes": 20_000, "strict": strict}
+    options = {
+        "topics": TOPICS,
+        "file_bytes": 3000,
+        "log_bytes": 20_000,
+        "strict": strict,
+        "on_exhausted": print,
+    }
     store = SessionStore(tmp_path / "sessions", **options)
     ids: list[StateID] = []
     ended: list[bytes] = []

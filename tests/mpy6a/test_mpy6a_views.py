@@ -133,7 +133,9 @@ def test_damage_in_a_file_that_was_not_looked_at_is_met_when_it_is_read(root, mo
 
 def _history(root, strict):
     """A store, and after every step its position with what waits then."""
-    store = SessionStore(root, topics=TOPICS, strict=strict, file_bytes=150, reserve_bytes=0)
+    store = SessionStore(
+        root, topics=TOPICS, strict=strict, on_exhausted=print, file_bytes=150, reserve_bytes=0
+    )
     told = {}
 
     def note():
@@ -195,7 +197,7 @@ def test_without_an_operation_log_sessions_begun_later_are_left_out(root):
 
 
 def test_sessions_of_a_file_that_is_gone_are_not_looked_for_in_another(root):
-    with SessionStore(root, topics=TOPICS, strict=True) as store:
+    with SessionStore(root, topics=TOPICS, strict=True, on_exhausted=print) as store:
         store.put(1, b"first", now=T0)
         position = store.last
         (session,) = store.due(now=T0 + 30)

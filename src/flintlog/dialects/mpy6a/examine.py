@@ -163,7 +163,7 @@ class Records:
     waiting: int
     first: int | None  # when the first one is due
     last: int  # and the last one; what bounds them when there is none
-    newest_term: int
+    newest: lay.StateID  # the greatest session id
     on_boundary: bool  # the read position is where a record begins
     stop: scan.Stop
     damage: scan.Damage | None
@@ -174,7 +174,8 @@ def read_records(item: tuple[Content, int]) -> Records:
     content, growing = item
     file, view = content.file, content.view()
     before = file.replay
-    count = waiting = newest_term = 0
+    count = waiting = 0
+    newest = lay.ZERO
     first: int | None = None
     on_boundary = file.offset == 0
     stop: scan.Stop | None = None
@@ -184,17 +185,19 @@ def read_records(item: tuple[Content, int]) -> Records:
         if len(records):
             first = int(records.replay_time[0]) if first is None else first
             before = int(records.replay_time[-1])
-            later = records.term[records.term < lay.UINT64_MAX]  # nothing follows the greatest
-            newest_term = max(newest_term, int(later.max(initial=0)))
+            later = records[records.term < lay.UINT64_MAX]  # nothing follows the greatest
+            term = int(later.term.max(initial=0))
+            index = int(later.index[later.term == term].max(initial=0))
+            newest = max(newest, lay.StateID(term, index))
             on_boundary = on_boundary or bool((records.offset == file.offset).any())
     assert stop is not None
     damage = scan.judge_records(view, stop, before, written=stop.offset >= growing)
-    return Records(count, waiting, first, before, newest_term, on_boundary, stop, damage)
+    return Records(count, waiting, first, before, newest, on_boundary, stop, damage)
 
 
 def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] | None:
     if file.written:
-        found.newest_term = max(found.newest_term, read.newest_term)
+        found.newest[file.name] = read.newest
     found.entries[file.name] = read.count
     found.waiting[file.name] = read.waiting
     damage = read.damage

@@ -55,7 +55,8 @@ RECORD_SIZE_MIN = 30
 LOG_HEADER_SIZE = 16
 EVENT_HEADER_SIZE = 16
 EVENT_SIZE_MIN = 18
-FRAME_SIZE_MAX = 32 << 20
+FRAME_SIZE_MAX = 32 << 20  # unless an event is longer, which then fills its frame
+LONG_FRAME_SIZE_MAX = 1 << 40
 CHANGES_FRAME = (4096, 1024)  # frame size, greatest payload
 BESIDE_FRAME = (4096, 1023)  # of a change log that an operation log stands beside, which decides
 OPERATIONS_FRAME = (FRAME_SIZE_MAX, FRAME_SIZE_MAX - 20)
@@ -318,6 +319,12 @@ def read_snapshot(buffer: bytes | memoryview) -> Iterator[tuple[int, Descriptor]
 # Logs
 
 
+def operations_frame(longest: int) -> tuple[int, int]:
+    """Frame size and greatest payload of an operation log in which an event of `longest` bytes has room."""
+    frame, limit = OPERATIONS_FRAME
+    return max(frame, longest), max(limit, longest - (frame - limit))
+
+
 def encode_log_header(frame: int, limit: int) -> bytes:
     return _LOG_HEADER.pack(frame, limit)
 
@@ -327,7 +334,8 @@ def read_log_header(buffer: bytes | memoryview) -> tuple[int, int]:
     if len(buffer) < LOG_HEADER_SIZE:
         raise MalformedError("header", f"a header of {LOG_HEADER_SIZE} bytes is cut to {len(buffer)}")
     frame, limit = _LOG_HEADER.unpack_from(buffer)
-    if frame > FRAME_SIZE_MAX or limit < EVENT_SIZE_MIN or frame < limit:
+    long = frame <= LONG_FRAME_SIZE_MAX and (frame, limit) == operations_frame(frame)
+    if (frame > FRAME_SIZE_MAX and not long) or limit < EVENT_SIZE_MIN or frame < limit:
         raise MalformedError("header", f"frames of {frame} bytes with payloads up to {limit} cannot be")
     return frame, limit
 
@@ -342,9 +350,9 @@ def padding_before(position: int, frame: int, size: int) -> int:
     return rest if size > rest else 0
 
 
-def framed(at: int, frame: int, events: Iterable[bytes]) -> bytes:
+def framed(at: int, frame: int, events: Iterable[bytes | bytearray | memoryview]) -> bytes:
     """Events as they follow each other from `at` on, with zeros where one has no room in its frame."""
-    parts = []
+    parts: list[bytes | bytearray | memoryview] = []
     for event in events:
         padding = padding_before(at, frame, len(event))
         parts += [bytes(padding), event]

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 from flintlog.columns.checksum import crc32_mpeg2
@@ -43,6 +42,7 @@ from flintlog.dialects.mpy6a.layout import Change, Descriptor, MalformedError, S
 NEW, APPEND, REPLACE, DROP, STORE, PUT, TAKE, FINISH, AGAIN, EXHAUST = range(6, 16)
 BASE, OPEN = 32, 33
 CHECKSUM_SIZE = 4
+_OPEN_HEAD_SIZE_MAX = 256  # of an open session, without its data
 
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
@@ -56,6 +56,9 @@ class Place(NamedTuple):
     name: str
     offset: int
     size: int
+
+    def holds(self, other: Place) -> bool:
+        return self.name == other.name and self.offset <= other.offset < self.offset + self.size
 
 
 class New(NamedTuple):
@@ -213,12 +216,29 @@ def _event(state_id: StateID, code: int, fields: list[Bytes]) -> bytearray:
 
 def checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Iterator[bytes]:
     """A whole log that holds a checkpoint and nothing else, in pieces."""
-    at = lay.LOG_HEADER_SIZE
-    yield lay.encode_log_header(*lay.OPERATIONS_FRAME)
-    for event in chain([encode_base(state_id, base)], (encode_open(state_id, item) for item in sessions)):
-        padding = lay.padding_before(at, lay.OPERATIONS_FRAME[0], len(event))
-        yield bytes(padding) + event
-        at += padding + len(event)
+    return checkpoint_with_room(state_id, base, sessions, 0)[1]
+
+
+def checkpoint_with_room(
+    state_id: StateID, base: Base, sessions: Iterable[Open], longest: int
+) -> tuple[int, Iterator[bytes]]:
+    """The same, and the size of its frames: an event of `longest` bytes has room in one."""
+    sessions = list(sessions)
+    first = encode_base(state_id, base)
+    sizes = (_OPEN_HEAD_SIZE_MAX + len(item.data) for item in sessions)
+    frame, limit = lay.operations_frame(max(longest, len(first), *sizes, 0))
+
+    def pieces() -> Iterator[bytes]:
+        yield lay.encode_log_header(frame, limit)
+        yield bytes(first)
+        at = lay.LOG_HEADER_SIZE + len(first)
+        for item in sessions:
+            event = encode_open(state_id, item)
+            padding = lay.padding_before(at, frame, len(event))
+            yield bytes(padding) + event
+            at += padding + len(event)
+
+    return frame, pieces()
 
 
 def is_whole(event: memoryview) -> bool:

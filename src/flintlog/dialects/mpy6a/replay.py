@@ -231,8 +231,8 @@ class Machine:
 
     def _apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
         match operation:
-            case ops.Put(delay, _, records):
-                return [self._append(state_id, delay, records)]
+            case ops.Put(delay, number, records):
+                return [self._append(state_id.following(number - 1), delay, records)]
             case ops.Store(session, delay, replay_time):
                 return self._store(state_id, session, delay, replay_time)
             case ops.Finish(place):

@@ -94,7 +94,7 @@ class Survey:
     deleted: set[str] = field(default_factory=set)  # what the log that decides says to be gone
     created: str | None = None  # the file that the last change of the note's files created
     first: StateID | None = None  # the oldest position that the logs reach back to
-    newest_term: int = 0  # of the sessions in files that are written
+    newest: dict[str, StateID] = field(default_factory=dict)  # session id in each file that is written
     readable: bool = False  # do the logs say which files there are?
     _contents: dict[str, Content] = field(default_factory=dict)
 

@@ -29,6 +29,7 @@ from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
+CHANGES_BYTES_MAX = 4 << 20  # of a change log without an operation log: a second or two to read
 _EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are replayed one by one
 
 
@@ -49,6 +50,7 @@ class Engine:
         path: str,
         *,
         strict: bool,
+        follower: bool = False,
         log_bytes: int,
         reserve_bytes: int,
         after: Callable[[], None],
@@ -71,7 +73,7 @@ class Engine:
         try:
             found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
             found.refuse_damage()
-            self._open(found)
+            self._open(found, follower)
         except BaseException:
             self._files.close()
             self._lock_file.close()
@@ -79,11 +81,15 @@ class Engine:
 
     # Opening
 
-    def _open(self, found: Survey) -> None:
+    def _open(self, found: Survey, follower: bool) -> None:
         if self.strict and found.behind is not None:
             self._refuse_open_sessions(found)
         self.machine = found.machine
+        if found.behind is None:
+            self._count_records(found)
         self.next_term = self._next_term(found)
+        # The note's files do not tell which operation was the last, which sessions are open, what is done out of turn.
+        self.whole = found.listing.empty or found.behind is not None
         self.findings: tuple[Finding, ...] = tuple(
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
@@ -99,8 +105,8 @@ class Engine:
         else:
             self._files.take_over(found)
             self._files.remove(found.leftovers)
-            if self._log is not None:
-                self._write_state()
+            if self.whole or not follower:
+                self.stand_alone()
         for name in marks:  # what they explain is gone for good by now
             self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
@@ -113,7 +119,25 @@ class Engine:
         """
         if found.listing.empty or (found.behind is not None and not self.strict):
             return found.machine.last.term
-        return min(max(found.machine.last.term, found.newest_term) + 1, lay.UINT64_MAX)
+        return min(found.machine.last.term + 1, lay.UINT64_MAX)
+
+    def _count_records(self, found: Survey) -> None:
+        """No event of the note tells of a record, but what was put has the state id of its operation."""
+        for name, newest in found.newest.items():
+            file = self.machine.files[name]
+            file.last_id = max(file.last_id, newest)
+            self.machine.last = max(self.machine.last, newest)
+
+    def stand_alone(self) -> None:
+        """What the note's files hold is all there is: no leader is asked for the rest."""
+        self.whole = True
+        if self._log is not None and self.alone:
+            self._write_state()
+
+    @property
+    def alone(self) -> bool:
+        """Do the note's files stand without an operation log?"""
+        return not self._files.beside
 
     def _show_all(self) -> None:
         for file in self.machine.files.values():
@@ -123,7 +147,7 @@ class Engine:
         assert found.behind is not None
         assert found.log is not None
         if self._log is not None:
-            self._log.open(found.log.end, len(found.log.events) - 1)
+            self._log.open(found.log.end, len(found.log.events) - 1, found.log.frame)
             self._files.beside = True
         self._files.recover(found, found.behind)
         self._files.remove(found.leftovers)
@@ -144,11 +168,11 @@ class Engine:
                 advice="Open the store without `strict` and end them first",
             )
 
-    def _begin_log(self) -> None:
+    def _begin_log(self, longest: int) -> None:
         assert self._log is not None
         self._files.make_durable()
         base, sessions = self.machine.base()
-        self._log.begin(self.machine.last, base, sessions)
+        self._log.begin(self.machine.last, base, sessions, longest)
         self._files.beside = True  # and not before: a change log that says so refuses to be read alone
 
     # Operations
@@ -156,10 +180,24 @@ class Engine:
     def do(self, work: Work, operation: Operation, state_id: StateID | None = None) -> StateID:
         """Apply an operation in memory and add it to what is handed in. The lock is held."""
         state_id = state_id or self.machine.last.following()
+        if self._log is None:
+            work.effects += self.machine.apply(state_id, operation)
+            return state_id
+        event = ops.encode(state_id, operation)
+        if len(event) > self._log.frame:  # a record that was taken over can be of any length
+            self._make_room(work, len(event))
         work.effects += self.machine.apply(state_id, operation)
-        if self._log is not None:
-            work.events.append(ops.encode(state_id, operation))
+        work.events.append(event)
         return state_id
+
+    def _make_room(self, work: Work, longest: int) -> None:
+        """Begin the log anew with longer frames, behind what is in `work`."""
+        self.submit(Work(work.events, work.effects))
+        work.events, work.effects = [], []
+        with DEFERRED:
+            self._group.drain()
+            with self.failstop.guard():
+                self._write_state(longest)
 
     def submit(self, work: Work) -> Ticket[Work] | None:
         """Hand in operations; None when nothing of them goes to the disk. The lock is held."""
@@ -193,7 +231,7 @@ class Engine:
 
     def _checkpoint_if_due(self) -> None:
         if self._log is None:
-            due = self._files.changes_end > self._log_bytes
+            due = self._files.changes_end > min(self._log_bytes, CHANGES_BYTES_MAX)
         else:
             due = self._log.end > self._log_bytes or self._log.events > _EVENTS_MAX
         if not due or self.failstop.closed:
@@ -248,10 +286,10 @@ class Engine:
         with self.failstop.guard():
             self._files.announce([name])
 
-    def _write_state(self) -> None:
+    def _write_state(self, longest: int = 0) -> None:
         """The log decides first, so that the note's files are never ahead of it."""
-        if self._log is not None:
-            self._begin_log()
+        if self._log is not None and self.whole:  # a log would say where the store is
+            self._begin_log(longest)
         self._files.snapshot(self.machine.descriptors(), self.machine)
 
     # Closing

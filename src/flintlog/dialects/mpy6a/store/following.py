@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 
 
 class Progress(NamedTuple):
-    """How far a store is."""
+    """How far a store is; `last` is (0, 0) where only its files tell, which leave out what they do not hold."""
 
     last: StateID
     files: tuple[Descriptor, ...]
@@ -104,7 +104,7 @@ def catch_up(engine: Engine, progress: Progress) -> Iterator[Item]:
         engine.failstop.check()
         engine.drain()
         found = (
-            None if engine.strict else operations_after(engine.log_view(), engine.machine.last, progress.last)
+            None if engine.alone else operations_after(engine.log_view(), engine.machine.last, progress.last)
         )
         shipment = None if found else Shipment(engine.disk, engine.path, engine.machine, progress)
     if found is not None:
@@ -167,10 +167,12 @@ def receive(engine: Engine, items: Iterable[Item]) -> None:
             if isinstance(item, Operations):
                 engine.wait(apply(engine, item))
             elif isinstance(item, Ahead):
-                if item.last <= engine.machine.last:
+                last = engine.machine.last
+                if item.last < last or (item.last == last and engine.whole):
                     return
             elif isinstance(item, Settled):
                 machine, gone = arrival.settle(item)
+                engine.whole, engine.next_term = True, machine.last.term
                 engine.rebase(machine, gone)
             else:
                 arrival.take(item)
@@ -182,6 +184,12 @@ def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:
     """Do what a leader did, or nothing of it when a part is damaged or missing. The lock is held."""
     arrived = [read_event(event) for event in operations.events]
     last = engine.machine.last
+    if arrived and not engine.whole:
+        raise GapError(
+            f"this store was opened with the note's files alone, which hold no open sessions and end at {last}",
+            file=engine.path,
+            advice="Use `catch_up` of the leader with `progress` of this store",
+        )
     if operations.after > last:
         raise GapError(
             f"the operations follow {operations.after}, and this store is at {last}",
@@ -345,8 +353,11 @@ class Arrival:
     def _write(self, name: str, offset: int, data: bytes) -> None:
         if name != lay.EXHAUSTED_FILE and lay.parse_name(name) is None:
             raise RefusedError(f"{name!r} is not the name of a data file")
-        if offset == 0 < self._end(name) and name in self._own and name not in self._received:
-            self._make_way(name)
+        if name in self._own and name not in self._received:
+            if offset == 0 < self._end(name):
+                self._make_way(name)
+            elif self._engine.alone and offset == self._end(name) and data:
+                self._copy(name)
         if offset != self._end(name):
             raise GapError(
                 f"{name} goes on at byte {self._end(name)}, not at {offset}",
@@ -363,8 +374,16 @@ class Arrival:
             file.pwrite(data, offset)
         self._received[name] = offset + len(data)
 
+    def _copy(self, name: str) -> None:
+        """Go on in a copy: in a file of the note nothing tells what was shipped in part from what is whole."""
+        length = self._own[name].length
+        with self._engine.disk.open(posixpath.join(self._engine.path, name)) as file:
+            self._make_way(name)
+            for at in range(0, length, _CHUNK):
+                self._write(name, at, file.pread(min(_CHUNK, length - at), at))
+
     def _make_way(self, name: str) -> None:
-        """The leader gave this name out again: until the end the follower's own file has another one."""
+        """Until the end the follower's own file has another name: the leader gave it out again, or more is shipped."""
         engine = self._engine
         other = lay.name_behind(name, [*engine.machine.files, *list_files(engine.disk, engine.path).data])
         engine.announce(other)

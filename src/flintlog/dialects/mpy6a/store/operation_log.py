@@ -7,7 +7,7 @@ file that takes the name by a rename: at every moment one whole log stands there
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.mpy6a import layout as lay
@@ -17,7 +17,6 @@ from flintlog.dialects.mpy6a.operations import Base, Bytes, Open
 from flintlog.dialects.mpy6a.scan import COMMIT_BYTES_MAX
 from flintlog.disk import Disk, File
 
-_FRAME, _LIMIT = lay.OPERATIONS_FRAME
 RESERVE_BYTES = 1 << 18
 _SMALL_WRITE_BYTES = 1 << 16  # what a large write gains from not growing the file is lost to the zeros
 
@@ -32,9 +31,10 @@ class OperationLog:
         self._file: File
         self.end = 0
         self.events = 0  # since the checkpoint
+        self.frame = lay.OPERATIONS_FRAME[0]  # no longer event has room
         self._reserved = 0  # the file reaches up to here
 
-    def open(self, end: int, events: int) -> None:
+    def open(self, end: int, events: int, frame: int) -> None:
         """Go on behind `end`: what stands there is kept aside and cut, and what was read is made durable."""
         self._file = self._disk.open(self._path, "write")
         if self._file.size() != end:
@@ -43,12 +43,14 @@ class OperationLog:
         self._file.sync()
         self.end = self._reserved = end
         self.events = events
+        self.frame = frame
 
-    def begin(self, state_id: StateID, base: Base, sessions: Iterable[Open]) -> None:
-        """Put a new log in the place of the old one, with nothing but a checkpoint."""
+    def begin(self, state_id: StateID, base: Base, sessions: Iterable[Open], longest: int = 0) -> None:
+        """Put a new log in the place of the old one, with nothing but a checkpoint and room for `longest` events."""
+        frame, pieces = ops.checkpoint_with_room(state_id, base, sessions, longest)
         file = self._disk.create_scratch(self._path + lay.SCRATCH_SUFFIX)
         end = 0
-        for chunk in _framed(0, _checkpoint(state_id, base, sessions)):
+        for chunk in pieces:
             file.pwrite(chunk, end)
             end += len(chunk)
         self._disk.install(file, self._path)
@@ -56,6 +58,7 @@ class OperationLog:
         self._file = file
         self.end = self._reserved = end
         self.events = 0
+        self.frame = frame
 
     def append(self, events: Sequence[Bytes]) -> None:
         """Write events behind the last one; they are durable on return."""
@@ -71,8 +74,9 @@ class OperationLog:
         self.events += len(events)
 
     def _commit(self, events: list[Bytes]) -> None:
-        pieces = list(_framed(self.end, events))
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = events[0] if len(events) == 1 else None
+        if data is None or lay.padding_before(self.end, self.frame, len(data)):
+            data = lay.framed(self.end, self.frame, events)
         end = self.end + len(data)
         if end > self._reserved and len(data) <= _SMALL_WRITE_BYTES and self._reserve_bytes:
             # An fsync of a file that grew must write its new length too: the next writes stay inside these zeros.
@@ -91,22 +95,3 @@ class OperationLog:
     def close(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
-
-
-def _checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Iterator[Bytes]:
-    yield lay.encode_log_header(_FRAME, _LIMIT)
-    yield ops.encode_base(state_id, base)
-    for session in sessions:
-        yield ops.encode_open(state_id, session)
-
-
-def _framed(at: int, events: Iterable[Bytes]) -> Iterator[Bytes]:
-    """Events from `at` on, with the zeros that keep each in one frame."""
-    for event in events:
-        padding = (
-            lay.padding_before(at, _FRAME, len(event)) if at else 0
-        )  # the header stands before the frames
-        if padding:
-            yield bytes(padding)
-        yield event
-        at += padding + len(event)

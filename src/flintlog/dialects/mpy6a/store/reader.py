@@ -39,6 +39,12 @@ class Window:
         """How many of the rest are due."""
         return int(np.searchsorted(self.records.replay_time[self.next :], now, side="right"))
 
+    def forget(self, offset: int) -> None:
+        """Leave out the record at this place of the file, if it is still to be handed out."""
+        rest = self.records.offset[self.next :] + self.base
+        keep = np.concatenate((np.ones(self.next, np.bool_), rest != offset))
+        self.records = self.records[keep]
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -145,6 +151,7 @@ class ChainReader:
             if file is None:
                 return False
             end = file.visible
+            self._at = max(self._at, file.offset)
             jump = file.finished.get(self._at)
             if jump is not None:  # finished before the store was opened
                 self._at += jump
@@ -226,6 +233,14 @@ class DueReader:
     def in_use(self) -> set[str]:
         """The files that sessions were handed out of."""
         return {name for reader in self._readers.values() for name in reader.passed()}
+
+    def forget(self, place: Place) -> None:
+        """Do not hand out what was read and is done with by now."""
+        for reader in self._readers.values():
+            for window in reader.windows:
+                if window.file.name == place.name:
+                    window.forget(place.offset)
+            reader.windows = [window for window in reader.windows if len(window.records)]
 
     def next_due(self) -> int | None:
         """When the next session is due; None when none waits."""

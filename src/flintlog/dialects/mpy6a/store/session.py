@@ -112,8 +112,8 @@ def warn_exhausted(record: lay.Record) -> None:
 class Session:
     """One session that is open: new, or due again. It ends with `delete` or `store`.
 
-    A new session survives the process: `SessionStore.sessions` lists those that are open. A replayed one that is not
-    ended comes again after a restart, with what was appended to it.
+    A session that is new, or was changed since it came back, survives the process: `SessionStore.sessions` lists it. A
+    replayed one that is not ended comes again after a restart, with what was appended to it.
     """
 
     __slots__ = ("_data", "_store", "attempts", "ended", "id", "place", "replay_time", "topic")
@@ -143,6 +143,11 @@ class Session:
         """What was put into the session so far."""
         changed = self._store.changed_data(self)
         return self._data if changed is None else changed
+
+    @property
+    def last_change(self) -> StateID | None:
+        """The operation that last changed it; None when it came back and was not changed: its record does not tell."""
+        return self._store.last_change(self)
 
     @property
     def stored_data(self) -> bytes:

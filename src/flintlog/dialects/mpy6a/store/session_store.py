@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from flintlog.columns.payloads import Payloads
 from flintlog.core import threads
@@ -17,34 +14,31 @@ from flintlog.core.finding import Finding
 from flintlog.dialects.mpy6a import batch, compaction, scan, spread
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a.compaction import Merge
-from flintlog.dialects.mpy6a.files import list_files
 from flintlog.dialects.mpy6a.layout import Record, StateID
-from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.operations import Place
+from flintlog.dialects.mpy6a.replay import OpenSession
 from flintlog.dialects.mpy6a.store import following
+from flintlog.dialects.mpy6a.store.common import Common
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import (
     NotLeadingError,
     SessionFinishedError,
     TimeUnknownError,
-    TopicUnknownError,
 )
 from flintlog.dialects.mpy6a.store.following import Item, Operations, Progress
 from flintlog.dialects.mpy6a.store.operation_log import RESERVE_BYTES
-from flintlog.dialects.mpy6a.store.reader import DueReader, Piece
+from flintlog.dialects.mpy6a.store.reader import DueReader
 from flintlog.dialects.mpy6a.store.replays import RUN_BYTES_MAX, Replays, Run
 from flintlog.dialects.mpy6a.store.session import (
     IdRange,
     Session,
     Topic,
-    check_delay,
     check_size,
     checked_data,
     is_time,
     warn_exhausted,
 )
 from flintlog.disk import DEFERRED, Disk
-from flintlog.disk import File as DiskFile
 from flintlog.errors import ClosedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -55,17 +49,17 @@ if TYPE_CHECKING:
 FILE_BYTES = 64 << 20
 LOG_BYTES = 256 << 20
 _LONGEST_SLEEP = 3600.0
-_log = logging.getLogger(__name__)
 
 
-class SessionStore:
+class SessionStore(Common):
     """Unfinished sessions of one process, or of the leader of several. Thread-safe; threads share the syncs.
 
     Time is what `clock` says, or what was last told with `tick`, `due` or a `now`: the store reads no clock of its own.
 
     What was acknowledged survives a crash, also what was done to sessions that are open. With `strict` the
     directory holds the note's files and nothing else: open sessions then live in memory only, and a replayed
-    session that was deleted while an older one of its file was not comes again after a crash.
+    session that was deleted while an older one of its file was not comes again after a crash. What was replayed too
+    often goes to `on_exhausted` alone, and comes again where that fails.
     """
 
     def __init__(
@@ -79,24 +73,35 @@ class SessionStore:
         follower: bool = False,
         term: int | None = None,
         file_bytes: int = FILE_BYTES,
+        file_seconds: int | None = None,
         log_bytes: int = LOG_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
         disk: Disk | None = None,
     ) -> None:
         self.topics = {topic.number: topic for topic in topics}
+        if strict and on_exhausted is None and any(item.attempts_max for item in self.topics.values()):
+            raise UsageError(
+                "the note has no file for sessions that were replayed too often",
+                advice="Give `on_exhausted`, which then gets them, or open the store without `strict`",
+            )
         self._clock = clock
         self._told: float | None = None
         self._on_exhausted = on_exhausted or warn_exhausted
         self._file_bytes = file_bytes
+        self._file_seconds = file_seconds
+        if file_seconds is not None and file_seconds < 1:
+            raise UsageError(f"a file cannot be written for {file_seconds!r} seconds")
         self._changed = threads.condition()
         self._changes = 0
         self._leads = False
         self._closed = False
+        self._listed: set[Place] = set()  # of sessions that `due` may hand out too
         disk = disk or Disk()
         self._engine = Engine(
             disk,
             disk.resolve(path),
             strict=strict,
+            follower=follower,
             log_bytes=log_bytes,
             reserve_bytes=reserve_bytes,
             after=self._wake,
@@ -130,10 +135,37 @@ class SessionStore:
         return self._engine.findings
 
     def sessions(self) -> list[Session]:
-        """The sessions that are open and were never stored, oldest first: an application takes them up again."""
+        """All sessions that are open, oldest first: new ones, and those that came back and were changed since.
+
+        An application takes the new ones up again. The others have a `replay_time`, and `due` hands them out too: end
+        each once.
+        """
         with self._engine.lock:
-            found = sorted(self._engine.machine.sessions.items())
-            return [Session(self, item.id, item.topic) for _, item in found if item.place is None]
+            return [self._opened(item) for _, item in sorted(self._engine.machine.sessions.items())]
+
+    def session(self, session_id: StateID) -> Session | None:
+        """The open session with this id, as in `sessions`; None when there is none."""
+        with self._engine.lock:
+            item = self._engine.machine.sessions.get(session_id)
+            return None if item is None else self._opened(item)
+
+    def _opened(self, item: OpenSession) -> Session:
+        place = item.place
+        if place is None:
+            return Session(self, item.id, item.topic)
+        self._engine.drain()
+        with self._engine.disk.open(f"{self.path}/{place.name}") as file:
+            record, _ = lay.read_record(file.pread(place.size, place.offset), 0)
+        self._listed.add(place)
+        return Session(
+            self,
+            item.id,
+            item.topic,
+            attempts=item.attempts,
+            data=record.data,
+            replay_time=record.replay_time,
+            place=place,
+        )
 
     def exhausted(self) -> Iterator[Record]:
         """The sessions that were replayed too often and set aside, in that order."""
@@ -154,12 +186,15 @@ class SessionStore:
         with self._engine.lock:
             self._engine.failstop.check()
             machine = self._engine.machine
-            if term < machine.last.term or not 0 < term <= lay.UINT64_MAX:
+            least = max(machine.last.term, self._engine.next_term)
+            if not least <= term <= lay.UINT64_MAX:
                 raise RefusedError(
                     f"term {term} cannot follow term {machine.last.term}",
                     file=self.path,
-                    advice="Lead a later term",
+                    advice=f"Lead term {least} or a later one",
                 )
+            with DEFERRED, self._engine.failstop.guard():
+                self._engine.stand_alone()
             if term > machine.last.term:
                 machine.last = StateID(term, 0)
             if self._leads:
@@ -216,19 +251,6 @@ class SessionStore:
     def _due_after(self, delay: int, now: float | None) -> int:
         """When a session that is stored now is due; never before those of its delay that were stored earlier."""
         return max(math.ceil(self._now(now)) + delay, self._engine.machine.latest_time(delay))
-
-    def delay_of(self, topic: int, delay: int | None) -> int:
-        """How long a session waits: as it is told, or as its topic says."""
-        return check_delay(delay) if delay is not None else self._topic(topic).delay
-
-    def _topic(self, number: int) -> Topic:
-        topic = self.topics.get(number)
-        if topic is None:
-            known = ", ".join(map(str, sorted(self.topics))) or "none"
-            raise TopicUnknownError(
-                f"there is no topic {number}", advice=f"Known: {known}. Name it in `topics`"
-            )
-        return topic
 
     # New sessions
 
@@ -288,6 +310,12 @@ class SessionStore:
             item = self._engine.machine.sessions.get(session.id)
             return item.data if item is not None and item.place == session.place else None
 
+    def last_change(self, session: Session) -> StateID | None:
+        """The last operation that changed an open session; None when it holds what its record does."""
+        with self._engine.lock:
+            item = self._engine.machine.sessions.get(session.id)
+            return item.last_change if item is not None and item.place == session.place else None
+
     def change(self, session: Session, data: bytes, *, replace: bool) -> None:
         """Append to a session, or replace what it holds; durable on return."""
         data = checked_data(data)
@@ -314,6 +342,7 @@ class SessionStore:
             else:
                 self._engine.do(work, ops.Finish(session.place))
                 self._advance(work, session.place.name)
+                self._forget(session.place)
             session.ended = True
 
     def store(self, session: Session, delay: int | None = None, *, now: float | None = None) -> int:
@@ -329,12 +358,13 @@ class SessionStore:
                 record = Record(due, session.id, session.topic, session.attempts + 1, session.data)
                 self._engine.do(work, ops.Again(session.place, delay, lay.encode_record(record)))
                 self._advance(work, session.place.name)
+                self._forget(session.place)
             session.ended = True
         return due
 
     def _check_open(self, session: Session) -> None:
         gone = session.place is None and session.id not in self._engine.machine.sessions
-        if session.ended or gone:
+        if session.ended or gone or self._was_ended(session.place):
             raise SessionFinishedError(
                 f"session {session.id} was deleted or stored already",
                 advice="Take it from `due` when it comes again",
@@ -379,13 +409,18 @@ class SessionStore:
                 for piece in pieces:
                     if not self._engine.machine.files[piece.file].flags & lay.READ:
                         self._engine.do(work, lay.OpenToRead(piece.file))
-                spent = self._set_aside(work, pieces)
+                spent = self._spent(pieces)
+                if not self._engine.strict:
+                    self._set_aside(work, pieces, spent)
+                self._let_go(work, time)
                 self._engine.submit(work)  # nobody waits for the mark that a file is read
             if not spent.any():
                 return Replays(self, pieces, order)
             self._engine.drain()
-            for record, _ in Replays(self, pieces, order[spent[order]]).rows():
-                self._tell(record)
+            rows = Replays(self, pieces, order[spent[order]]).rows()
+            told = [place for record, place in rows if self._tell(record)]
+            if self._engine.strict:
+                self._pass_over(told)
             order = order[~spent[order]]
             if len(order):
                 return Replays(self, pieces, order)
@@ -430,37 +465,24 @@ class SessionStore:
             self._changes += 1
             self._changed.notify_all()
 
-    def _tell(self, record: Record) -> None:
-        """Hand an exhausted session to the callback, whose failure must not hold up the others."""
-        try:
-            self._on_exhausted(record)
-        except Exception:
-            _log.exception("the callback for exhausted sessions failed for session %s", record.id)
-
-    def _with_changes(self, piece: Piece) -> Piece:
-        """The piece with what was done to its sessions before the store was opened."""
-        for (name, offset), session in self._engine.machine.taken.items():
-            if name == piece.file:
-                piece = piece.changed(offset, session.data)
-        return piece
-
-    def _set_aside(self, work: Work, pieces: list[Piece]) -> np.ndarray:
-        """Take out what was replayed too often; returns which rows of all pieces."""
-        limits = [(item.number, item.attempts_max) for item in self.topics.values() if item.attempts_max]
-        spent = [np.zeros(len(piece.records), np.bool_) for piece in pieces]
-        for piece, mine in zip(pieces, spent, strict=True):
-            for number, most in limits:
-                mine |= (piece.records.topic == number) & (piece.records.attempts >= most)
-            for row in np.flatnonzero(mine).tolist():
-                self._engine.do(work, ops.Exhaust(piece.place(row), lay.encode_record(piece.record(row))))
-                self._advance(work, piece.file)
-        return np.concatenate(spent) if spent else np.zeros(0, np.bool_)
+    def _pass_over(self, places: list[Place]) -> None:
+        """The callback has what was replayed too often; until now it would have come again."""
+        with self._working() as work:
+            for place in places:
+                self._engine.do(work, ops.Finish(place))
+                self._advance(work, place.name)
 
     def end_many(self, runs: Sequence[Run], now: float | None) -> None:
         """End what was handed out together; durable on return."""
         if any(run.delay for run in runs):
             now = self._now(now)
         with self._working() as work:
+            for place in filter(self._was_ended, self._listed):
+                if any(run.place.holds(place) for run in runs):
+                    raise SessionFinishedError(
+                        f"a session at byte {place.offset} of {place.name} was deleted or stored already",
+                        advice="End what `sessions` lists there, or here",
+                    )
             for run in runs:
                 if run.delay:
                     due = self._due_after(run.delay, now)
@@ -472,30 +494,12 @@ class SessionStore:
 
     # Files
 
-    def _make_room(self, work: Work, delay: int, due: int) -> None:
-        """See to it that a file of this delay is written and not full."""
-        tail = self._engine.machine.tail(delay)
-        if tail is None or tail.length >= self._file_bytes:
-            self._begin_file(work, delay, due)
-
-    def _begin_file(self, work: Work, delay: int, due: int) -> None:
-        """Begin the next file of a delay. Only then those go that are read: a new name comes behind all living ones."""
-        if (tail := self._engine.machine.tail(delay)) is not None:
-            self._engine.do(work, lay.StopWriting(tail.name))
-        self._engine.do(work, lay.Create(delay, due - delay))
-        for file in list(self._engine.machine.chains[delay]):
-            self._drop_if_read(work, file)
-
-    def _advance(self, work: Work, name: str) -> None:
-        """Shift the read position over what is done with."""
-        file = self._engine.machine.files[name]
-        while (size := file.finished.get(file.offset)) is not None:
-            self._engine.do(work, lay.Shift(name, size))
-        self._drop_if_read(work, file)
-
-    def _drop_if_read(self, work: Work, file: File) -> None:
-        if self._engine.machine.is_spent(file):
-            self._engine.do(work, lay.Delete(file.name))
+    def _let_go(self, work: Work, now: float) -> None:
+        """Switch files that are old and read to their end: nobody may write to their delays again."""
+        for delay in list(self._engine.machine.chains) if self._file_seconds is not None else ():
+            tail = self._engine.machine.tail(delay)
+            if tail is not None and tail.offset == tail.length and self._is_old(tail, now):
+                self._begin_file(work, delay, self._due_after(delay, now))
 
     def rotate(self, delay: int, *, now: float | None = None) -> None:
         """Stop writing the file of a delay and begin the next one; durable on return."""
@@ -513,7 +517,7 @@ class SessionStore:
         engine = self._engine
         with self._leading():
             engine.drain()
-            merges = compaction.plan(engine.machine, self._file_bytes, self._reader.in_use())
+            merges = compaction.plan(engine.machine, self._file_bytes, self._in_use())
             if not merges:
                 return 0
             freed = sum(merge.dead_bytes for merge in merges)
@@ -528,24 +532,16 @@ class SessionStore:
                 engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
         return freed
 
-    def _put_merged(self, merge: Merge, written: DiskFile) -> str:
-        """Give a merged file, which is synced, its name; it counts with the next `rebase`, and so does the name."""
-        engine = self._engine
-        # It counts as created when the first of them was, but has a name of its own.
-        living = [*engine.machine.files, *list_files(engine.disk, self.path).data]
-        name = lay.name_behind(merge.files[0].name, living)
-        engine.announce(name)
-        with engine.failstop.guard():
-            engine.disk.rename(written.path, f"{self.path}/{name}")
-        return name
-
     # Two stores
 
     def progress(self) -> Progress:
         """How far this store is, for `catch_up` of another."""
         with self._engine.lock:
             machine = self._engine.machine
-            return Progress(machine.last, tuple(machine.descriptors()), machine.exhausted)
+            last = (
+                machine.last if self._engine.whole else lay.ZERO
+            )  # the note's files tell no more than a bound
+            return Progress(last, tuple(machine.descriptors()), machine.exhausted)
 
     def catch_up(self, progress: Progress) -> Iterator[Item]:
         """What a store that is so far behind needs to become as this one is now; hand it to its `receive`."""
