@@ -12,6 +12,7 @@ from tests.mpy6a.stores import (
     ONCE,
     SHORT,
     T0,
+    TOPICS,
     crashed,
     files_of,
     names_of,
@@ -24,7 +25,8 @@ from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, StateID
-from flintlog.dialects.mpy6a.store.following import Records
+from flintlog.dialects.mpy6a.store.errors import GapError
+from flintlog.dialects.mpy6a.store.following import Ahead, Records
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, RefusedError
 from flintlog.testing import MemoryKernel
@@ -439,7 +441,7 @@ def test_names_that_arrive_are_looked_at(name):
     follower = opened(follower=True)
     before = files_of(follower)
     with pytest.raises(RefusedError, match="is not the name of a data file"):
-        follower.receive([Records(name, 0, b"x")])
+        follower.receive([Ahead(StateID(9, 9)), Records(name, 0, b"x")])
     assert files_of(follower) == before
 
 
@@ -628,3 +630,24 @@ def test_a_restarted_strict_store_gives_no_state_id_out_again():
         follower.lead(follower.last.term)
     follower.lead(2)
     assert follower.put(SHORT, b"b", now=T0) == StateID(2, 1)
+
+
+@pytest.mark.parametrize("kept", [slice(-1, None), slice(1, None), slice(2, 3)])
+def test_a_part_of_a_catch_up_changes_nothing(tmp_path, kept):
+    with SessionStore(tmp_path / "leader", topics=TOPICS) as leader:
+        leader.put_many(SHORT, [b"a", b"b"], now=T0)
+        leader.snapshot()
+        session = leader.new(SHORT, b"open")
+        leader.snapshot()
+        with SessionStore(tmp_path / "follower", follower=True) as follower:
+            items = list(leader.catch_up(follower.progress()))
+            with pytest.raises(GapError, match="beginning did not come"):
+                follower.receive(items[kept])
+            follower.receive(items)
+            assert follower.last == leader.last
+            session.append(b" more")
+            follower.receive(leader.catch_up(follower.progress()))
+            follower.receive(items[-1:])  # an old message that comes late
+            assert follower.last == leader.last
+    with SessionStore(tmp_path / "follower", topics=TOPICS) as store:
+        assert [one.data for one in store.sessions()] == [b"open more"]

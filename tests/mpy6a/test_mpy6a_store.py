@@ -18,6 +18,8 @@ from tests.mpy6a.stores import (
     waiting,
 )
 
+from flintlog.core.dialect import no_progress
+from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.store import SessionStore, StateID, Topic
 from flintlog.dialects.mpy6a.store.errors import SessionFinishedError
@@ -656,3 +658,30 @@ def test_a_strict_store_that_nobody_takes_the_exhausted_from_is_refused():
         SessionStore(ROOT, topics=[Topic(ONCE, 30, 1)], strict=True, disk=disk)
     assert "on_exhausted" in (caught.value.advice or "")
     assert disk.stat(ROOT) is None
+
+
+def test_a_session_of_another_store_is_refused(tmp_path):
+    with (
+        SessionStore(tmp_path / "a", topics=TOPICS) as one,
+        SessionStore(tmp_path / "b", topics=TOPICS) as other,
+    ):
+        for store in (one, other):
+            store.put_many(SHORT, [b"first", b"second"], now=T0)
+        [session] = one.due(now=T0 + 10**6, limit=1)
+        for act in (other.delete, other.store):
+            with pytest.raises(UsageError, match="another store"):
+                act(session)
+        assert len(other.due(now=T0 + 10**6)) == 2
+        session.delete()
+
+
+def test_a_clock_that_begins_at_a_small_number_is_as_good_as_any(tmp_path):
+    topics = [Topic(3, 5, attempts_max=1)]
+    with SessionStore(tmp_path, topics=topics) as store:
+        store.put(3, b"x", now=1000)
+        [session] = store.due(now=1010)
+        session.store(now=1010)
+        assert store.due(now=1020) == []
+    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
+    with SessionStore(tmp_path, topics=topics) as store:
+        assert [record.data for record in store.exhausted()] == [b"x"]

@@ -17,11 +17,7 @@ from flintlog.dialects.mpy6a.waiting import waits
 if TYPE_CHECKING:
     from flintlog.dialects.mpy6a.survey import Survey
 
-_EXHAUSTED_BEFORE = (
-    1 << 24
-)  # sessions are exhausted in any order of time, but not in the first half year of 1970
-
-
+_EXHAUSTED_BEFORE = 1  # sessions are exhausted in any order of time
 _NEVER_TORN = 1 << 63
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from flintlog.core.backup.listing import BACKUP_FILE
 from flintlog.core.kept import KEPT_DIRECTORY
-from flintlog.core.live import suppress_gone
+from flintlog.core.live import member, suppress_gone
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
@@ -139,7 +139,9 @@ def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
     snapshot = snapshot or find_snapshot(disk, path, entries)
     names = lay.names_of(snapshot)
     for name in entries:
-        found = disk.stat(posixpath.join(path, name))
+        place = posixpath.join(path, name)
+        is_file = name in names and name != lay.LOG_DIRECTORY
+        found = member(disk, place) if is_file else disk.stat(place)
         if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
             continue
         if name in names and not found.is_directory:
@@ -152,7 +154,8 @@ def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
             foreign.append(name)
     in_log = []
     for name in _log_tree(disk, path):
-        found = disk.stat(posixpath.join(path, name))
+        place = posixpath.join(path, name)
+        found = member(disk, place) if lay.parse_index_path(name) is not None else disk.stat(place)
         if found is None:
             continue  # removed while we look
         if (file := _index_name(name, found)) is not None:

@@ -162,14 +162,23 @@ class Shipment:
 def receive(engine: Engine, items: Iterable[Item]) -> None:
     """Take what a leader gives. The lock is held."""
     arrival = Arrival(engine)
+    begun = False
     try:
         for item in interruptible(items):
             if isinstance(item, Operations):
                 engine.wait(apply(engine, item))
             elif isinstance(item, Ahead):
-                last = engine.machine.last
-                if item.last < last or (item.last == last and engine.whole):
+                if _is_here(engine, item.last):
                     return
+                begun = True
+            elif not begun:
+                if isinstance(item, Settled) and _is_here(engine, item.last):
+                    return  # it came before
+                raise GapError(
+                    "this is a part of a catch-up whose beginning did not come",
+                    file=engine.path,
+                    advice="Hand all items of one `catch_up` to one call, from the first to the last",
+                )
             elif isinstance(item, Settled):
                 machine, gone = arrival.settle(item)
                 engine.whole, engine.next_term = True, machine.last.term
@@ -178,6 +187,11 @@ def receive(engine: Engine, items: Iterable[Item]) -> None:
                 arrival.take(item)
     finally:
         arrival.end()
+
+
+def _is_here(engine: Engine, last: StateID) -> bool:
+    """Does the follower have everything up to this?"""
+    return last < engine.machine.last or (last == engine.machine.last and engine.whole)
 
 
 def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:

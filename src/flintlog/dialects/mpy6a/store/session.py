@@ -138,6 +138,10 @@ class Session:
         self.place = place  # where its record waits until it is ended
         self.ended = False
 
+    def is_of(self, store: SessionStore) -> bool:
+        """Did this store hand it out?"""
+        return self._store is store
+
     @property
     def data(self) -> bytes:
         """What was put into the session so far."""

@@ -363,6 +363,10 @@ class SessionStore(Common):
         return due
 
     def _check_open(self, session: Session) -> None:
+        if not session.is_of(self):
+            raise UsageError(
+                "this session is of another store", advice="Give it to the store that it came from"
+            )
         gone = session.place is None and session.id not in self._engine.machine.sessions
         if session.ended or gone or self._was_ended(session.place):
             raise SessionFinishedError(
