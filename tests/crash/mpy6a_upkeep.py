@@ -14,6 +14,7 @@ from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.dialects.mpy6a.upkeep.repair import plan_repair
 from flintlog.disk import Disk
+from flintlog.errors import DamageError
 from flintlog.testing import History, Scenario, Suite
 
 NOW = 1_700_009_999.0
@@ -95,10 +96,11 @@ class RepairOracle:
         self._most = frozenset({*waiting, *again})
 
     def recover(self, disk: Disk) -> Observed:
-        verdict = DIALECT.verify(disk, ROOT, no_progress).verdict
-        if verdict == "corrupt":
-            return verdict, frozenset(), _kept(disk)
-        _opened(disk).close()
+        try:
+            _opened(disk).close()
+        except DamageError:
+            assert DIALECT.verify(disk, ROOT, no_progress).verdict != "clean"
+            return "corrupt", frozenset(), _kept(disk)
         return "clean", _waiting(disk), _kept(disk)
 
     def check(self, observed: Observed, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:

@@ -685,3 +685,9 @@ def test_a_clock_that_begins_at_a_small_number_is_as_good_as_any(tmp_path):
     assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
     with SessionStore(tmp_path, topics=topics) as store:
         assert [record.data for record in store.exhausted()] == [b"x"]
+
+
+@pytest.mark.parametrize("delay", [True, 0, 1.5, "30"])
+def test_what_is_no_delay_is_refused(delay):
+    with pytest.raises(UsageError, match="cannot be"):
+        opened().put(SHORT, b"x", delay=delay, now=T0)

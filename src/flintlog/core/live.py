@@ -101,7 +101,8 @@ class _HeldKernel(KernelInFront):
                 if name != KEPT_DIRECTORY:
                     self.hold(path, self._kernel.list(path))
             except (FileNotFoundError, NotADirectoryError):
-                continue  # it went before anybody looked
+                if not self._kernel.is_link(path):
+                    continue  # it went before anybody looked
             except OSError as error:
                 _raise_failure(error, path)
             held.append(name)

@@ -39,7 +39,7 @@ def is_ours(disk: Disk, path: str) -> bool:
     """Does this directory hold data files of ours, or descriptors or a log in whose bytes that shows?"""
     if not disk.is_directory(path):
         return False
-    listing = list_files(disk, path)
+    listing = list_files(disk, path, trusting=False)
     telling = {lay.OPERATIONS_FILE: _is_log, lay.CHANGES_FILE: _is_log, lay.SNAPSHOT_FILE: _is_snapshot}
     return bool(listing.data) or any(
         name in listing.known and tells(disk.read(posixpath.join(path, name), _EVIDENCE_BYTES))
@@ -63,14 +63,16 @@ def _is_snapshot(head: bytes) -> bool:
     return True
 
 
-def list_files(disk: Disk, path: str) -> Listing:
-    """Every name in the directory, sorted into roles."""
+def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
+    """Every name in the directory, sorted into roles; `trusting` that it is one of ours: what is no file is refused."""
     data: dict[str, int] = {}
     known: dict[str, int] = {}
     scratch, foreign = [], []
     for name in disk.list(path):
         place = posixpath.join(path, name)
-        known_by_name = lay.parse_name(name) is not None or name in (*_DESCRIBING, lay.EXHAUSTED_FILE)
+        known_by_name = trusting and (
+            lay.parse_name(name) is not None or name in (*_DESCRIBING, lay.EXHAUSTED_FILE)
+        )
         stat = member(disk, place) if known_by_name else disk.stat(place)
         if stat is None:
             continue  # gone meanwhile: the directory is live

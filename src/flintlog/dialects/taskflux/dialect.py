@@ -22,7 +22,7 @@ from flintlog.core.position import Position, one_number
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import files, layout
 from flintlog.disk import Disk
-from flintlog.errors import FlintlogError, NotALogError, UsageError
+from flintlog.errors import NotALogError, RefusedError, SettingsError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,7 +201,7 @@ def _located(disk: Disk, path: str) -> str | None:
 
     try:
         return locate(disk, path)
-    except FlintlogError:
+    except (SettingsError, RefusedError):
         data = posixpath.join(path, "data")
         return data if files.is_data(disk, data) else None
 

@@ -82,6 +82,7 @@ class Blobs:
 
     def path(self, number: int) -> str:
         """Where a blob stands."""
+        lay.check_number("blob number", number)
         return posixpath.join(self._path, lay.blob_path(number))
 
 

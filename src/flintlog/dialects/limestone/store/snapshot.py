@@ -54,7 +54,7 @@ class Snapshot:
         self, storage: int | None = None, start: bytes = b"", stop: bytes | None = None
     ) -> Iterator[Entry]:
         """Entries in the order of their keys: all, or those of one storage from `start` on and below `stop`."""
-        wanted = None if storage is None else (self._order(storage), start)
+        wanted = None if storage is None else (self._order(lay.check_number("storage", storage)), start)
         at = 0 if wanted is None else bisect_right(self._keys, wanted) - 1
         place = self._places[max(at, 0)] if self._places else len(self._view)
         while place < len(self._view):

@@ -45,7 +45,7 @@ class Topic:
 
 def check_delay(delay: int) -> int:
     """A delay as files can be bound to it."""
-    if not isinstance(delay, int) or not 1 <= delay <= lay.DELAY_MAX:
+    if not isinstance(delay, int) or isinstance(delay, bool) or not 1 <= delay <= lay.DELAY_MAX:
         raise UsageError(
             f"a delay of {delay!r} seconds cannot be", advice=f"Give 1 to {lay.DELAY_MAX} whole seconds"
         )
