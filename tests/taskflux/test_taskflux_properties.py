@@ -401,7 +401,9 @@ class ReplicaHistory:
     def enter(self, a: int, b: int) -> None:
         term, vote = self.term + a % 3 - 1, b % 4 - 1
         node = None if vote < 0 else vote
-        if term < self.term or (term == self.term and self.vote not in (None, node)):
+        if term == self.term and node is None:  # it is entered already, and a vote in it stays
+            self.log.set_term(term)
+        elif term < self.term or (term == self.term and self.vote not in (None, node)):
             refused("refused", lambda: self.log.set_term(max(term, 1), node) if term else refuse())
         else:
             self.log.set_term(term, node)

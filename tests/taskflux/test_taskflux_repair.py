@@ -133,8 +133,16 @@ def test_a_damaged_vote_is_not_given_twice(tmp_path):
 def test_repair_is_refused_while_a_store_is_open(tmp_path):
     with QueueStore(tmp_path) as store:
         store.queue().add(b"x")
+    segment = tmp_path / "data" / FIRST
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-2])  # a torn tail
+    plan = DIALECT.plan_repair(Disk(), str(tmp_path))
+    segment.write_bytes(whole)
+    with QueueStore(tmp_path):
+        segment.write_bytes(whole[:-2])
         with pytest.raises(LockedError):
-            DIALECT.plan_repair(Disk(), str(tmp_path)).apply()
+            plan.apply()
+        segment.write_bytes(whole)
 
 
 def test_two_repairs_in_one_second_keep_both_originals(tmp_path):
