@@ -145,9 +145,8 @@ def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:
         named = parser.add_argument("directory", metavar="DIR", help="the log directory")
     verb.add_options(parser)
     words = [action for action in parser._actions if not action.option_strings]
-    if (
-        verb.takes_directory and len(words) == 1
-    ):  # with another word behind it nobody could tell which is missing
+    # A verb that takes a second word needs both: one word alone could be either.
+    if verb.takes_directory and len(words) == 1:
         named.nargs, named.required, named.default = "?", False, "."
         named.help = "the log directory (. if not given)"
     parser.add_argument("--json", action="store_true", help="print JSON, one object per line")

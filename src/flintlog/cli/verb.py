@@ -87,7 +87,7 @@ def count(text: str) -> int:
     """A number of things among the arguments: zero or more."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return min(int(text), sys.maxsize)  # nobody counts further
+    return min(int(text), sys.maxsize)  # what Python can count to
 
 
 def duration(text: str) -> float:

@@ -58,12 +58,12 @@ def kept_in(disk: Disk, root: str) -> str:
 
 
 def refuse_link(disk: Disk, place: str) -> None:
-    """What is kept stays in the directory: a link leads out of it."""
+    """Raise for a symbolic link: what it leads to may lie outside of the log directory."""
     if disk.is_link(place):
         raise RefusedError(
-            "this is a symbolic link, and nothing is written through one",
+            "this is a symbolic link, and Flintlog follows none here",
             file=place,
-            advice="Nothing was changed; put a directory in its place",
+            advice="Nothing was changed; put the file or directory itself in its place",
         )
 
 

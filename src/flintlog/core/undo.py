@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.kept import KEPT_DIRECTORY, refuse_link
 from flintlog.core.plan import Plan, Step
 from flintlog.disk import Disk, Mode, take_lock
 from flintlog.errors import DamageError, DiskError, RefusedError, UsageError
@@ -96,16 +96,6 @@ def tree(disk: Disk, root: str, folder: str = "") -> Iterator[str]:
             yield from tree(disk, root, inside)
         else:
             yield inside
-
-
-def refuse_link(disk: Disk, path: str) -> None:
-    """Raise for a symbolic link: what it leads to may lie outside of the directory."""
-    if disk.is_link(path):
-        raise RefusedError(
-            "this is a symbolic link, and a repair follows none",
-            file=path,
-            advice="Nothing was changed; put the file or directory itself in its place",
-        )
 
 
 def digests(disk: Disk, root: str) -> Digests:
