@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
 
-from flintlog.disk import DEFERRED
+from flintlog.disk import DEFERRED, Disk, FailStop
 
 SIGNAL = signal.SIGUSR1
 
@@ -96,3 +97,21 @@ def test_a_child_that_the_main_thread_forks_inside_a_block_leaves_it_as_the_pare
         os._exit(len(calls) - early)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     assert calls == ["first"]
+
+
+def test_no_step_of_ours_runs_when_an_object_is_collected(tmp_path):
+    """Python swallows what a handler raises there: a Ctrl-C would be lost."""
+    file = Disk().open(str(tmp_path / "file"), "create")
+    file.close()
+    left = Disk().open(str(tmp_path / "left"), "create")
+    handle = left._handle
+    things = [file, left, FailStop("store")]
+    del file, left
+    steps = []
+    sys.setprofile(lambda frame, event, _: steps.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        things.clear()
+    finally:
+        sys.setprofile(None)
+    os.close(handle)
+    assert steps == []

@@ -13,12 +13,12 @@ import mmap
 import os
 import posixpath
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal, TypeVar
 
+from flintlog.disk import forks
 from flintlog.disk.kernel import Access, Kernel, LocalKernel, Stat
 from flintlog.errors import ClosedError, DiskError, ForkedError, RefusedError, UsageError
 
@@ -43,8 +43,6 @@ _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE; Python 
 _ROOT = 0
 _CLOSED = -1  # in place of a handle
 _FORKED = -2
-# Files that are written or locked. A forked child closes its copies: the lock is the parent's alone.
-_owned: weakref.WeakSet[File] = weakref.WeakSet()
 
 
 def no_progress(done: int, total: int) -> None:
@@ -138,7 +136,7 @@ class File:
 
     def lock(self) -> bool:
         """Take the advisory lock of this file for as long as it is open; False when another has it."""
-        _owned.add(self)
+        forks.remember(self)
         return self._call("lock", self._kernel.lock, self._handle)
 
     def be_like(self, other: Stat | None) -> None:
@@ -163,6 +161,7 @@ class File:
     def close(self) -> None:
         if self._handle >= 0:
             handle, self._handle = self._handle, _CLOSED
+            forks.forget(self)
             _retried("close", self.path, self._kernel.close, handle)
 
     def _fork(self) -> None:
@@ -234,7 +233,7 @@ class Disk:
             file.close()
             raise
         if mode != "read":
-            _owned.add(file)
+            forks.remember(file)  # a forked child closes its copy: the lock is the parent's alone
         return file
 
     def _look_at(self, file: File, mode: Mode) -> None:
@@ -415,11 +414,3 @@ def _permission_ignored() -> Iterator[None]:
     except DiskError as error:
         if error.errno not in (errno.EACCES, errno.EPERM):
             raise
-
-
-def _forked() -> None:
-    for file in list(_owned):
-        file._fork()
-
-
-os.register_at_fork(after_in_child=_forked)

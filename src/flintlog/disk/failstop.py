@@ -7,15 +7,12 @@ there. A forked child has a copy of the memory and not the directory: what it wr
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from flintlog.disk import forks
 from flintlog.disk.interrupts import DEFERRED
 from flintlog.errors import ClosedError, DiskError, ForkedError, StoppedError
-
-_open: weakref.WeakSet[FailStop] = weakref.WeakSet()
 
 
 class FailStop:
@@ -32,7 +29,7 @@ class FailStop:
         self._ended = False
         self._forked = False
         self._refuses = False  # one of the three
-        _open.add(self)
+        forks.remember(self)
 
     def check(self) -> None:
         """Raise unless a new call may begin."""
@@ -129,11 +126,3 @@ class FailStop:
 
 def _told(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _forked() -> None:
-    for failstop in list(_open):
-        failstop._fork()
-
-
-os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,38 @@
+"""What a forked child must not use: it is told so, object by object, before the child's first step.
+
+Weak references without a callback: Python would run the callback when an object is collected, and an interrupt that
+came inside of it would be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    def _fork(self) -> None:
+        """Called in the child."""
+
+
+_known: dict[int, weakref.ref[Forkable]] = {}
+
+
+def remember(item: Forkable) -> None:
+    """Tell this object in every forked child, until it is forgotten or collected."""
+    _known[id(item)] = weakref.ref(item)
+
+
+def forget(item: Forkable) -> None:
+    _known.pop(id(item), None)
+
+
+def _forked() -> None:
+    for reference in list(_known.values()):
+        item = reference()
+        if item is not None:
+            item._fork()
+
+
+os.register_at_fork(after_in_child=_forked)
