@@ -34,12 +34,12 @@ def test_columns_have_the_types_and_nullability_that_the_dialect_declares(load, 
         ("position", "bigint", False),
         ("stream", "string", True),
         ("payload", "binary", True),
-        ("taskflux", "struct<lsn:bigint,checksum:bigint,queue:string,key:bigint,id:bigint>", True),
+        ("taskflux", "struct<lsn:bigint,checksum:bigint,queue:string,key:bigint,id:decimal(20,0)>", True),
     } <= entries
     assert state == [
         ("source", "string", False),
         ("queue", "string", False),
-        ("id", "bigint", False),
+        ("id", "decimal(20,0)", False),
         ("key", "bigint", False),
         ("payload", "binary", False),
     ]

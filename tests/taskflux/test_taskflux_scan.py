@@ -439,8 +439,6 @@ LYING_STATES = {
     "payload over 2 GiB": struct.pack(">i", 1) + DEFAULT_QUEUE + struct.pack(">iQqI", 1, 1, 0, 2**32 - 1),
     "name": struct.pack(">i", 1) + b"\xff" + b"q" * 10,
     "name with a blank": struct.pack(">i", 1) + b"\x01 " + DEFAULT_QUEUE[1:] + bytes(4),
-    "last id": struct.pack(">i", 1) + b"\x00" + struct.pack(">iQiiBi", 1, 2**64 - 1, -1, -1, 0, 0),
-    "record id": struct.pack(">i", 1) + DEFAULT_QUEUE + struct.pack(">iQqI", 1, 2**64 - 1, 0, 0),
     "one id twice": struct.pack(">i", 1) + DEFAULT_QUEUE + struct.pack(">iQqIQqI", 2, 1, 0, 0, 1, 0, 0),
     "one queue twice": struct.pack(">i", 2) + (DEFAULT_QUEUE + bytes(4)) * 2,
     "code": struct.pack(">i", 1) + b"\x00" + struct.pack(">iQiiBi", 9, 0, -1, -1, 0, 0),

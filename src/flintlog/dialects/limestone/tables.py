@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel, le32
 from flintlog.columns.gather import binary_column, gather, offsets_of
+from flintlog.columns.numbers import NUMBER, number_column
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
 from flintlog.core.position import one_number
@@ -29,7 +30,6 @@ BATCH_ENTRIES = 1 << 16
 BATCH_BYTES = 64 << 20
 VALUE_SIZE_MAX = 2**31 - 1  # of one value in an Arrow column
 
-NUMBER = pa.decimal128(20, 0)
 NUMBERS = pa.list_(NUMBER)
 WORDS = [lay.OPERATIONS.get(number, "") for number in range(256)]
 
@@ -55,13 +55,6 @@ STATE_SCHEMA = pa.schema(
         pa.field("blob_ids", NUMBERS, nullable=False),
     ]
 )
-
-
-def number_column(values: Words) -> pa.Array:
-    """Unsigned numbers as decimals."""
-    wide = np.zeros((len(values), 2), np.uint64)
-    wide[:, 0] = values
-    return pa.Array.from_buffers(NUMBER, len(values), [None, pa.py_buffer(wide)])
 
 
 def version_column(major: Words, minor: Words) -> pa.Array:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import binary_column, gather
+from flintlog.columns.numbers import NUMBER, number_column
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
 from flintlog.core.position import Position
@@ -54,7 +55,6 @@ OPERATIONS = {
 _WORDS = [OPERATIONS.get(code, UNREADABLE) for code in range(max(OPERATIONS) + 1)]
 _WORD_ARRAY = pa.array([*_WORDS, UNREADABLE])
 
-NUMBER = pa.decimal128(20, 0)
 OWN_FIELDS = pa.struct(
     [
         pa.field("term", NUMBER),
@@ -90,14 +90,6 @@ Mask = NDArray[np.bool_]
 _BIGINT_MAX = (1 << 63) - 1
 
 
-def _numbers(values: Ids, valid: Mask | None = None) -> pa.Array:
-    """Exact decimals of unsigned numbers."""
-    wide = np.zeros((len(values), 2), np.uint64)
-    wide[:, 0] = values
-    bits = None if valid is None else pa.array(valid).buffers()[1]
-    return pa.Array.from_buffers(NUMBER, len(values), [bits, pa.py_buffer(wide)])
-
-
 def _saturated(values: Ids) -> NDArray[np.int64]:
     return np.minimum(values, np.uint64(_BIGINT_MAX)).astype(np.int64)
 
@@ -117,11 +109,11 @@ def record_batch(
     count = len(records)
     delay = lay.parse_name(file)
     own = {
-        "term": _numbers(records.term),
-        "index": _numbers(records.index),
+        "term": number_column(records.term),
+        "index": number_column(records.index),
         "replay_time": pa.array(records.replay_time),
         "topic": pa.array(records.topic),
-        "attempts": _numbers(records.attempts),
+        "attempts": number_column(records.attempts),
         "delay": pa.nulls(count, pa.int64()) if delay is None else pa.array(np.full(count, delay, np.int64)),
         "size": pa.array(records.length),
     }
@@ -147,8 +139,8 @@ def event_batch(
     topics = pa.array(topic, mask=~fields.has_topic)
     named = fields.session != NONE
     own = {
-        "term": _numbers(events.term),
-        "index": _numbers(events.index),
+        "term": number_column(events.term),
+        "index": number_column(events.index),
         "replay_time": _column(np.where(fields.code == lay.CREATE, NONE, fields.time)),
         "topic": topics,
         "delay": _column(fields.delay),
@@ -190,8 +182,8 @@ def descriptor_batch(places: list[tuple[int, int, Descriptor]], file: str) -> pa
     term = np.array([item.last_id.term for item in items], np.uint64)
     index = np.array([item.last_id.index for item in items], np.uint64)
     own = {
-        "term": _numbers(term),
-        "index": _numbers(index),
+        "term": number_column(term),
+        "index": number_column(index),
         "replay_time": pa.array([min(item.replay, _BIGINT_MAX) for item in items], pa.int64()),
         "delay": pa.array([item.delay for item in items], pa.int64()),
         "name": pa.array([item.name for item in items], pa.string()),
@@ -377,9 +369,11 @@ def _state_batch(pieces: list[Piece], records: Records, which: NDArray[np.int64]
             pa.array(delay[which]),
             pa.array([piece.file.name for piece in pieces], pa.string()).take(pa.array(which)),
             pa.array(records.offset + base[which]),
-            pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), _numbers(ids)),
+            pa.ListArray.from_arrays(
+                pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), number_column(ids)
+            ),
             pa.array(records.topic),
-            _numbers(records.attempts),
+            number_column(records.attempts),
             pa.Array.from_buffers(
                 pa.binary(), count, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(arena)]
             ),

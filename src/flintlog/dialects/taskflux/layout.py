@@ -71,8 +71,7 @@ SEGMENT_NAME = re.compile(r"(\d{19})\.log")
 LSN_NONE = -1
 TERM_FIRST = 1
 LSN_MAX = 2**63 - 2  # the one behind it, which a count ends with, has 63 bits too
-# Ids are UInt64 on disk; reaching the upper half takes 290,000 years at a million a second.
-ID_MAX = 2**63 - 1
+ID_MAX = 2**64 - 1
 INT32_MAX = 2**31 - 1
 DATA_SIZE_MAX = INT32_MAX
 STATE_SIZE_MAX = INT32_MAX
@@ -350,8 +349,6 @@ def decode_queue_header(state: bytes | memoryview, at: int) -> tuple[QueueSpec, 
         raise DamageError("the state of the snapshot ends inside a queue", code="snapshot-short") from None
     if count < 0:
         raise DamageError(f"a queue of the snapshot has {count} records", code="snapshot-count")
-    if last_id > ID_MAX:
-        raise DamageError(f"last id {last_id} is above {ID_MAX}", code="snapshot-id")
     spec = QueueSpec(raw.decode("ascii"), code, _unlimit(max_size), _unlimit(max_payload), key_range)
     return _checked(spec, "snapshot-queue"), last_id, count, at + 4
 

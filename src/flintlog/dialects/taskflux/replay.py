@@ -24,13 +24,16 @@ from flintlog.columns.compile import kernel
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.scan import DELTA_PROBLEMS
-from flintlog.dialects.taskflux.state import Base, Ints, Note, Pointers, QueueState, Source, State
+from flintlog.dialects.taskflux.state import Base, Ids, Ints, Note, Pointers, QueueState, Source, State
 from flintlog.errors import DamageError
 
 _C, _D, _A, _R = b"CDAR"
 _DEFAULT = 0  # the code of the default queue's name
 NO_LIFE = -1
 NEVER = -2
+# Unsigned like the ids: a compiled step takes an id and a plain number for floats.
+_ONE = np.uint64(1)
+_LAST = np.uint64(lay.ID_MAX)
 
 # What the first pass says of an entry.
 _GOOD = 0
@@ -42,11 +45,13 @@ _NEVER_ADDED = 5
 _NOTE_MADE = 6
 _NOTE_NO_QUEUE = 7
 NOTE_GONE = 8
+_NO_ID_LEFT = 9
 _ERRORS = {
     _CREATE_TWICE: ("delta-duplicate-create", "creates a queue that is there already"),
     _DELETE_DEFAULT: ("delta-delete-default", "deletes the default queue, which is always there"),
     _QUEUE_GONE: ("delta-missing-queue", "works on a queue that is not there"),
     _NEVER_ADDED: ("delta-never-added", "removes an id that was never given out"),
+    _NO_ID_LEFT: ("delta-no-id", "adds to a queue that has given out its last id"),
 }
 _NOTES = {
     _NOTE_MADE: (
@@ -123,6 +128,7 @@ def first_pass(
     number: Any,
     good: Any,
     life_of: Any,
+    first_id: Any,
     last_id: Any,
     born: Any,
     life: Any,
@@ -168,18 +174,22 @@ def first_pass(
                 life_of[name] = now
                 last_id[now] = 0
                 lives += 1
-            last_id[now] += 1
+            if last_id[now] == _LAST:
+                say[index] = _NO_ID_LEFT
+                return index, lives
+            last_id[now] += _ONE
             life[index] = now
             id_[index] = last_id[now]
         else:
             if now < 0:
                 say[index] = _QUEUE_GONE
                 return index, lives
-            if number[index] < 1 or number[index] > last_id[now]:
+            removed = np.uint64(number[index])
+            if removed < first_id[now] or removed > last_id[now]:
                 say[index] = _NEVER_ADDED
                 return index, lives
             life[index] = now
-            id_[index] = number[index]
+            id_[index] = removed
     return len(operation), lives
 
 
@@ -211,12 +221,12 @@ def second_pass(
         now = life[index]
         if operation[index] == _A:
             # The ids a life gives out are consecutive, so an id is an index.
-            added[begin[now] + id_[index] - base_last[now] - 1] = index
+            added[begin[now] + np.int64(id_[index] - base_last[now]) - 1] = index
             live[index] = 1
         elif operation[index] == _R:
             gone = id_[index]
             if gone > base_last[now]:
-                at = added[begin[now] + gone - base_last[now] - 1]
+                at = added[begin[now] + np.int64(gone - base_last[now]) - 1]
                 if live[at]:
                     live[at] = 0
                 else:
@@ -293,14 +303,15 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
     creates = int(np.count_nonzero(table.operation == _C))
     lives_max = len(base.queues) + creates + len(table.names)
     life_of = np.full(len(table.names), NEVER, np.int32)
-    base_last = np.zeros(lives_max, np.int64)
+    base_last = np.zeros(lives_max, np.uint64)
+    first_id = np.ones(lives_max, np.uint64)
     born = np.full(lives_max, -1, np.int64)
     for life, queue in enumerate(base.queues):
         life_of[table.names[queue.spec.name]] = life
-        base_last[life] = queue.last_id
+        base_last[life], first_id[life] = queue.last_id, queue.first_id
     last_id = base_last.copy()
     life_by_entry = np.empty(count, np.int32)
-    id_ = np.zeros(count, np.int64)
+    id_ = np.zeros(count, np.uint64)
     say = np.zeros(count, np.uint8)
 
     size = 16 * count
@@ -311,6 +322,7 @@ def replay(base: Base, sources: Sequence[Source], layout: lay.Layout) -> State:
         table.number,
         table.problem == 0,
         life_of,
+        first_id,
         last_id,
         born,
         life_by_entry,
@@ -359,7 +371,7 @@ def first_error(table: Table, index: int, what: int) -> DamageError:
     return table.error(index, *_ERRORS[what])
 
 
-def base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
+def base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ids]:
     """For each life where its snapshot records begin, and all of them by (life, id)."""
     counts = np.zeros(lives, np.int64)
     counts[: len(base.queues)] = [len(queue.records) for queue in base.queues]
@@ -370,7 +382,7 @@ def base_index(base: Base, lives: int) -> tuple[Ints, Ints, Ints]:
             *(np.argsort(queue.records.id) + begin for queue, begin in zip(base.queues, start, strict=False)),
         ]
     ).astype(np.int64)
-    ids = np.concatenate([np.empty(0, np.int64), *(queue.records.id for queue in base.queues)])
+    ids = np.concatenate([np.empty(0, np.uint64), *(queue.records.id for queue in base.queues)])
     return start, order, ids[order]
 
 
@@ -410,8 +422,8 @@ def _collect(
     survivors: NDArray[np.bool_],
     live: NDArray[np.bool_],
     life_by_entry: NDArray[np.int32],
-    id_: Ints,
-    last_id: Ints,
+    id_: Ids,
+    last_id: Ids,
     specs: dict[int, QueueSpec],
 ) -> tuple[QueueState, ...]:
     """The live records of every queue in dequeue order, queues by name."""
@@ -432,7 +444,7 @@ def _collect(
     return tuple(queues)
 
 
-def _pointers(table: Table, entries: Ints, id_: Ints) -> Pointers:
+def _pointers(table: Table, entries: Ints, id_: Ids) -> Pointers:
     source = (np.searchsorted(table.bounds, entries, side="right") - 1).astype(np.int32)
     return Pointers(
         id_[entries],

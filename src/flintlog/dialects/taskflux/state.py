@@ -18,6 +18,7 @@ from flintlog.dialects.taskflux.scan import Records
 from flintlog.errors import DamageError
 
 Ints = NDArray[np.int64]
+Ids = NDArray[np.uint64]
 
 _RECORD_SIZE_MIN = 20  # of a record in a snapshot
 _PLACES_MAX = 1 << 16
@@ -37,7 +38,7 @@ class Source:
 class Pointers:
     """Records of a queue in dequeue order; `source` counts into the sources of the state, -1 is the snapshot."""
 
-    id: Ints
+    id: Ids
     key: Ints
     source: NDArray[np.int32]
     payload: Ints
@@ -63,6 +64,11 @@ class QueueState:
     spec: QueueSpec
     last_id: int
     records: Pointers
+
+    @property
+    def first_id(self) -> int:
+        """The lowest id that a removal may name: 1, because ids count from there, or 0 where the snapshot holds it."""
+        return int(self.records.id.min(initial=np.uint64(1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ class Base:
 
 def _no_pointers() -> Pointers:
     empty = np.empty(0, np.int64)
-    return Pointers(empty, empty, np.empty(0, np.int32), empty, empty)
+    return Pointers(empty.view(np.uint64), empty, np.empty(0, np.int32), empty, empty)
 
 
 @kernel
@@ -140,7 +146,7 @@ def read_base(buffer: memoryview, start: int, end: int, index: int, term: int) -
         if spec.name in queues:
             raise DamageError(f"the snapshot holds queue {spec.name!r} twice", code="snapshot-queue-twice")
         records, at = _read_pointers(body, at, record_count)
-        last_id = max(last_id, int(records.id.max(initial=0)))
+        last_id = max(last_id, int(records.id.max(initial=np.uint64(0))))
         order = np.argsort(records.key, kind="stable")  # the file's order is the order among equal keys
         queues[spec.name] = QueueState(spec, last_id, records[order])
     if lay.DEFAULT_QUEUE not in queues:
@@ -172,8 +178,6 @@ def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int
     if at < 0:
         raise DamageError("the snapshot ends inside a record", code="snapshot-short", offset=begin)
     ordered = np.sort(ids)
-    if count and (ordered[0] < 0 or np.any(ordered[1:] == ordered[:-1])):
-        raise DamageError(
-            "the snapshot holds a record id twice, or one out of bounds", code="snapshot-id", offset=begin
-        )
-    return Pointers(ids, keys, np.full(count, -1, np.int32), payloads, lengths), at
+    if np.any(ordered[1:] == ordered[:-1]):
+        raise DamageError("the snapshot holds a record id twice", code="snapshot-id", offset=begin)
+    return Pointers(ids.view(np.uint64), keys, np.full(count, -1, np.int32), payloads, lengths), at

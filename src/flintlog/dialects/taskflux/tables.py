@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from flintlog.columns.gather import binary_column
+from flintlog.columns.numbers import NUMBER, number_column
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
 from flintlog.dialects.taskflux.layout import OPERATIONS, Layout
@@ -25,7 +26,7 @@ OWN_FIELDS = pa.struct(
         pa.field("checksum", pa.int64()),
         pa.field("queue", pa.string()),
         pa.field("key", pa.int64()),
-        pa.field("id", pa.int64()),
+        pa.field("id", NUMBER),
     ]
 )
 ENTRY_SCHEMA = entry_schema("taskflux", OWN_FIELDS)
@@ -33,7 +34,7 @@ ENTRY_SCHEMA = entry_schema("taskflux", OWN_FIELDS)
 STATE_SCHEMA = pa.schema(
     [
         pa.field("queue", pa.string(), nullable=False),
-        pa.field("id", pa.int64(), nullable=False),
+        pa.field("id", NUMBER, nullable=False),
         pa.field("key", pa.int64(), nullable=False),
         pa.field("payload", pa.binary(), nullable=False),
     ]
@@ -59,7 +60,7 @@ def entry_batch(
             pa.array(records.checksum.astype(np.int64)),
             queue,
             pa.array(records.number, mask=~is_add),
-            pa.array(records.number, mask=operation != _R),
+            number_column(records.number.view(np.uint64), operation == _R),
         ],
         fields=list(OWN_FIELDS),
     )
@@ -150,7 +151,7 @@ def _state_batch(queue: QueueState, begin: int, buffers: list[memoryview]) -> pa
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(queue.spec.name), len(records)),
-            pa.array(records.id),
+            number_column(records.id),
             pa.array(records.key),
             payload,
         ],

@@ -20,7 +20,7 @@ from flintlog.dialects.taskflux.files import SegmentFile, finding_of
 from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.replay import NEVER, NO_LIFE, NOTE_GONE, NOTES_MAX, Table
 from flintlog.dialects.taskflux.spread.looking import Deltas, Looked, Place, changed, read, source_of
-from flintlog.dialects.taskflux.state import Base, Ints, Note, Pointers, QueueState, State
+from flintlog.dialects.taskflux.state import Base, Ids, Ints, Note, Pointers, QueueState, State
 from flintlog.dialects.taskflux.survey import Fit
 from flintlog.errors import DamageError
 
@@ -43,10 +43,11 @@ class _Created:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a segment begins with: for each name in it a life or none, its last id, and the lives that follow."""
+    """What a segment begins with: for each name in it a life or none, its ids so far, and the lives to follow."""
 
     life: NDArray[np.int32]
-    last_id: Ints
+    first_id: Ids
+    last_id: Ids
     lives: tuple[tuple[int, ...], ...]  # by number; -1 for one that nobody asks for
 
 
@@ -55,6 +56,7 @@ class _Lives:
 
     def __init__(self, base: Base) -> None:
         self.of = {queue.spec.name: life for life, queue in enumerate(base.queues)}
+        self.first_id = [queue.first_id for queue in base.queues]
         self.last_id = [queue.last_id for queue in base.queues]
         self.made: list[QueueSpec | _Created] = [queue.spec for queue in base.queues]
         self.ended: dict[int, int] = {}  # in which segment
@@ -71,6 +73,7 @@ class _Lives:
         """Go through a segment."""
         names = deltas.names
         start = [self.of.setdefault(name, NEVER) for name in names]
+        first_id = [self.first_id[life] if life >= 0 else 1 for life in start]
         last_id = [self.last_id[life] if life >= 0 else 0 for life in start]
         lives = [[life] if life >= 0 else [] for life in start]
         adds = deltas.adds.tolist()
@@ -91,10 +94,16 @@ class _Lives:
                     self.ended[life] = number
                 self.of[name] = NO_LIFE
             self._add(number, name, adds[len(names) + event], lives[code])
-        return Beginning(np.array(start, np.int32), np.array(last_id, np.int64), tuple(map(tuple, lives)))
+        return Beginning(
+            np.array(start, np.int32),
+            np.array(first_id, np.uint64),
+            np.array(last_id, np.uint64),
+            tuple(map(tuple, lives)),
+        )
 
     def _begin(self, name: str, made: QueueSpec | _Created) -> int:
         self.of[name] = life = len(self.last_id)
+        self.first_id.append(1)
         self.last_id.append(0)
         self.made.append(made)
         return life
@@ -109,6 +118,9 @@ class _Lives:
         if life == NEVER:
             life = self._begin(name, QueueSpec(name))
             lives.append(life)
+        if self.last_id[life] + count > lay.ID_MAX:
+            self.wrong = True
+            return
         self.spans.append((life, self.last_id[life] + 1, number))
         self.last_id[life] += count
 
@@ -152,10 +164,11 @@ def cancel(place: Place, part: Part) -> Left:
     most = 2 * len(table.names) + int(np.count_nonzero(table.operation == _C))
     life_of = np.minimum(beginning.life, NO_LIFE).astype(np.int32)
     life_of[there] = np.arange(len(there))
-    begins = np.zeros(most, np.int64)
+    first_id, begins = np.ones(most, np.uint64), np.zeros(most, np.uint64)
+    first_id[: len(there)] = beginning.first_id[there]
     begins[: len(there)] = beginning.last_id[there]
     born = np.full(most, -1, np.int64)
-    life, id_ = np.empty(count, np.int32), np.zeros(count, np.int64)
+    life, id_ = np.empty(count, np.int32), np.zeros(count, np.uint64)
     say, live = np.zeros(count, np.uint8), np.zeros(count, np.uint8)
     done, lives = replay.first_pass.run(
         16 * count,
@@ -164,6 +177,7 @@ def cancel(place: Place, part: Part) -> Left:
         table.number,
         table.problem == 0,
         life_of,
+        first_id,
         begins.copy(),
         born,
         life,
@@ -172,7 +186,7 @@ def cancel(place: Place, part: Part) -> Left:
     )
     if done < count:
         return Left(error=replay.first_error(table, int(done), int(say[done])))
-    none = np.empty(0, np.int64)
+    none = np.empty(0, np.uint64)
     starts = np.zeros(lives + 1, np.int64)
     replay.second_pass.run(
         16 * count, table.operation, life, id_, begins[:lives], starts, none, np.empty(0, np.uint8), live, say
@@ -289,8 +303,10 @@ class _Join:
         self._base, self._base_order = base, order
         self._chunks = {_SNAPSHOT: _Chunk({"life": life, "id": ids}, np.ones(len(ids), np.uint8))}
         self._lives = lives
-        spans = np.array(sorted(lives.spans), np.int64).reshape(-1, 3)
-        self._span_life, self._span_first, self._span_segment = (spans[:, at].copy() for at in range(3))
+        span_life, span_first, span_segment = zip(*sorted(lives.spans), strict=True)
+        self._span_life = np.array(span_life, np.int64)
+        self._span_first = np.array(span_first, np.uint64)
+        self._span_segment = np.array(span_segment, np.int64)
         self._ended: dict[int, list[int]] = {}
         for ended, number in lives.ended.items():
             self._ended.setdefault(number, []).append(ended)
@@ -314,7 +330,7 @@ class _Join:
         for life in self._ended.get(number, ()):
             self._drop(life)
 
-    def _remove(self, life: Ints, id_: Ints) -> Ints:
+    def _remove(self, life: Ints, id_: Ids) -> Ints:
         """Strike out records of earlier segments; the places of removals that had nothing left to remove."""
         row = np.empty(len(life), np.int64)
         _holders.run(64 * len(life), self._span_life, self._span_first, life, id_, row)

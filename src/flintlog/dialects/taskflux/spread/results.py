@@ -140,6 +140,7 @@ def rows(files: Payloads, piece: Piece) -> Iterator[pa.RecordBatch]:
     """The rows of some records."""
     import pyarrow as pa
 
+    from flintlog.columns.numbers import number_column
     from flintlog.dialects.taskflux.tables import BATCH_RECORDS, STATE_SCHEMA
 
     records = Pointers(**unpack(piece.pointers))
@@ -154,7 +155,7 @@ def rows(files: Payloads, piece: Piece) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(
             [
                 names.take(pa.array(which[begin:end])),
-                pa.array(some.id),
+                number_column(some.id),
                 pa.array(some.key),
                 pa.Array.from_buffers(pa.binary(), len(some), buffers),
             ],

@@ -25,7 +25,7 @@ from flintlog.dialects.taskflux.store.errors import (
     RecordMissingError,
 )
 from flintlog.dialects.taskflux.store.journal import Journal
-from flintlog.dialects.taskflux.store.waiting import Ints, Record, Waiting
+from flintlog.dialects.taskflux.store.waiting import Ids, Ints, Record, Waiting
 from flintlog.errors import RefusedError, UsageError
 
 _KEY_AND_LENGTH = struct.Struct(">qi")
@@ -106,7 +106,7 @@ class Queue:
     def __repr__(self) -> str:
         return f"Queue({self.name!r}, {len(self._waiting)} waiting, {len(self._taken)} in flight)"
 
-    def _load(self, ids: Ints, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
+    def _load(self, ids: Ids, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
         """Put in what opening found on disk."""
         self._waiting.put_run(ids, keys, arena, offsets)
 
@@ -161,7 +161,7 @@ class Queue:
 
         def apply() -> None:
             self._coming -= count
-            ids = np.arange(first, first + count, dtype=np.int64)
+            ids = np.arange(count, dtype=np.uint64) + np.uint64(first)
             self._waiting.put_run(ids, wide, arena, offsets)
             self._arrival.notify(count)
 
@@ -182,6 +182,11 @@ class Queue:
         if spec.max_size is not None and waiting + count > spec.max_size:
             raise QueueFullError(
                 f"queue {spec.name!r} holds {waiting} records and at most {spec.max_size}; {count} more do not fit"
+            )
+        if count > lay.ID_MAX - self._last_id:
+            raise QueueFullError(
+                f"queue {spec.name!r} has given out {self._last_id} ids of {lay.ID_MAX}; {count} more do not fit",
+                advice="Use another queue",
             )
         if spec.key_range is not None and not spec.key_range[0] <= key_low <= key_high <= spec.key_range[1]:
             wrong = key_low if key_low < spec.key_range[0] else key_high

@@ -92,7 +92,7 @@ def _records(state: State, records: Pointers) -> bytearray:
 def fill_heads(out: NDArray[np.uint8], starts: Ints, records: Pointers) -> None:
     """Write what stands before each payload."""
     heads = np.empty((len(records), RECORD_HEAD), np.uint8)
-    heads[:, 0:8] = records.id.astype(">i8").view(np.uint8).reshape(-1, 8)
+    heads[:, 0:8] = records.id.astype(">u8").view(np.uint8).reshape(-1, 8)
     heads[:, 8:16] = records.key.astype(">i8").view(np.uint8).reshape(-1, 8)
     heads[:, 16:20] = records.payload_length.astype(">i4").view(np.uint8).reshape(-1, 4)
     out[(starts[:, None] + np.arange(RECORD_HEAD)).ravel()] = heads.ravel()

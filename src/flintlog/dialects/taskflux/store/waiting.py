@@ -14,7 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.dialects.taskflux import layout as lay
+
 Ints = NDArray[np.int64]
+Ids = NDArray[np.uint64]
 Arena = bytes | bytearray | memoryview
 
 _BLOCK = 1024  # records of a run that are turned into Python objects at a time, at most
@@ -32,7 +35,7 @@ class Record(NamedTuple):
 class Run:
     """Records as columns in dequeue order."""
 
-    def __init__(self, ids: Ints, keys: Ints, orders: Ints, arena: Arena, offsets: Ints) -> None:
+    def __init__(self, ids: Ids, keys: Ints, orders: Ints, arena: Arena, offsets: Ints) -> None:
         self._ids = ids
         self._keys = keys
         self._orders = orders
@@ -105,7 +108,7 @@ class Run:
         """Take a record out of the middle; None when it is not here."""
         if self._by_id is None:
             self._by_id = np.argsort(self._ids)
-        slot = int(np.searchsorted(self._ids, id_, sorter=self._by_id))
+        slot = int(np.searchsorted(self._ids, np.uint64(id_), sorter=self._by_id))
         if slot >= len(self._ids):
             return None
         place = int(self._by_id[slot])
@@ -137,7 +140,7 @@ class Waiting:
         self._order += 1
         self._count += 1
 
-    def put_run(self, ids: Ints, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
+    def put_run(self, ids: Ids, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
         """Many at once, in the order of the columns among equal keys."""
         count = len(ids)
         if not count:
@@ -202,6 +205,8 @@ class Waiting:
 
     def remove(self, id_: int) -> Record | None:
         """Take one record out by its id."""
+        if not 0 <= id_ <= lay.ID_MAX:
+            return None
         loose = self._loose.pop(id_, None)
         if loose is not None:
             self._count -= 1
