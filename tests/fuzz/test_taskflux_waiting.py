@@ -39,7 +39,7 @@ def put_run(chance, waiting, model):
     count = chance.choice((1, 3, 40, 100))
     keys = [chance.choice(KEYS) for _ in range(count)]
     payloads = [chance.randbytes(chance.randrange(4)) for _ in range(count)]
-    ids = np.arange(model.added + 1, model.added + 1 + count, dtype=np.int64)
+    ids = np.arange(model.added + 1, model.added + 1 + count, dtype=np.uint64)
     arena = chance.choice((bytes, bytearray))(b"".join(payloads))
     waiting.put_run(
         ids, np.array(keys, np.int64), arena, offsets_of(np.array(list(map(len, payloads)), np.int64))
@@ -59,8 +59,13 @@ def pop(chance, waiting, model):
 def remove(chance, waiting, model):
     if model.rows:
         key, _, id_, payload = model.rows.pop(chance.randrange(len(model.rows)))
-        assert waiting.remove(id_) == (id_, key, payload)
-        assert waiting.remove(id_) is None
+        listed = list(waiting)
+        assert waiting.leave(id_) == (id_, key, payload)
+        assert waiting.leave(id_) is None
+        assert list(waiting) == listed
+        assert waiting.peek() == next(iter(model.records(1)), None)
+        assert (waiting.ready, len(waiting)) == (len(model.rows), len(listed))
+        waiting.remove(id_)
 
 
 def look(chance, waiting, model):

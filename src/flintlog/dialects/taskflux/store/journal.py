@@ -20,19 +20,17 @@ class Operation(NamedTuple):
     apply: Callable[[], None]
 
 
-def _nothing() -> None:
-    """What a change does to memory that has shown it already."""
-
-
 class Journal:
     """Writes the changes of all queues of a store, in the order of `submit`.
 
     `lock` guards everything in memory: ids are given out and changes handed in under it, so that the order of
-    the log is the order of the ids. `after` is called when a batch is durable and applied.
+    the log is the order of the ids. Memory shows a change when it is saved: `applied` is notified then. `after` is
+    called when a batch is durable and applied.
     """
 
     def __init__(self, engine: Engine, term: int, after: Callable[[], None]) -> None:
         self.lock = StoreLock(engine.failstop)
+        self.applied = self.lock.condition()
         self.layout: Layout = engine.layout
         self.term = term
         self._engine = engine
@@ -47,8 +45,11 @@ class Journal:
         """One record of the log."""
         return batch.one(self.layout, self.term, delta)
 
-    def submit(self, blob: Blob, apply: Callable[[], None] = _nothing) -> Ticket[Operation]:
-        """Hand in a change. The lock is held."""
+    def submit(self, blob: Blob, apply: Callable[[], None]) -> Ticket[Operation]:
+        """Hand in a change. The lock is held.
+
+        Whoever does this waits for it inside the same `DEFERRED`: others may wait until it is applied.
+        """
         self.check()
         return self._group.submit(Operation(blob, apply))
 
@@ -67,4 +68,5 @@ class Journal:
         with self.lock:
             for operation in operations:
                 operation.apply()
+            self.applied.notify_all()
         self._after()

@@ -1,13 +1,14 @@
 """One queue of a store: put in, take out, acknowledge.
 
-A call that changes something returns when the change is on disk. Memory follows the log: a record can be taken
-once it is durable, and what was taken and not acknowledged comes back when the store is opened again.
+A call that changes something returns when the change is on disk. Memory follows the log: nobody sees a change before
+it is durable, and what was taken and not acknowledged comes back when the store is opened again.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from operator import index
 
 import numpy as np
@@ -26,6 +27,7 @@ from flintlog.dialects.taskflux.store.errors import (
 )
 from flintlog.dialects.taskflux.store.journal import Journal
 from flintlog.dialects.taskflux.store.waiting import Ids, Ints, Record, Waiting
+from flintlog.disk import DEFERRED
 from flintlog.errors import RefusedError, UsageError
 
 _KEY_AND_LENGTH = struct.Struct(">qi")
@@ -37,10 +39,11 @@ class Taken:
     As a context manager it acknowledges when the block ends well and gives back when it raises.
     """
 
-    __slots__ = ("_queue", "id", "key", "payload")
+    __slots__ = ("_leaves", "_queue", "id", "key", "payload")
 
     def __init__(self, queue: Queue, record: Record) -> None:
         self._queue = queue
+        self._leaves = False  # its removal is on its way to disk
         self.id, self.key, self.payload = record
 
     def ack(self) -> None:
@@ -74,6 +77,7 @@ class Queue:
         self._taken: dict[int, Taken] = {}
         self._last_id = last_id  # the highest id given out, durable or not yet
         self._coming = 0  # records on their way to disk
+        self._leaves = False  # the queue's own deletion is on its way
         self._deleted = False
         self._arrival = journal.lock.condition()
         self._add_prefix = lay.add_prefix(spec.name)
@@ -110,6 +114,10 @@ class Queue:
         """Put in what opening found on disk."""
         self._waiting.put_run(ids, keys, arena, offsets)
 
+    def _leave(self) -> None:
+        """The queue's deletion is handed in: nothing may be written behind it. The lock is held."""
+        self._leaves = True
+
     def _retire(self) -> None:
         """The queue is deleted: whoever waits learns that nothing will come. The lock is held."""
         self._deleted = True
@@ -136,13 +144,14 @@ class Queue:
             self._waiting.put(id_, key, payload)
             self._arrival.notify()
 
-        with self._journal.lock:
-            self._admit(1, key, key, len(payload))
-            self._last_id += 1
-            self._coming += 1
-            id_ = self._last_id
-            ticket = self._journal.submit(blob, apply)
-        self._journal.wait(ticket)
+        with DEFERRED:
+            with self._journal.lock:
+                self._admit(1, key, key, len(payload))
+                self._last_id += 1
+                self._coming += 1
+                id_ = self._last_id
+                ticket = self._journal.submit(blob, apply)
+            self._journal.wait(ticket)
         return id_
 
     def add_many(self, payloads: Payloads, keys: int | Sequence[int] | np.ndarray = 0) -> range:
@@ -165,18 +174,19 @@ class Queue:
             self._waiting.put_run(ids, wide, arena, offsets)
             self._arrival.notify(count)
 
-        with self._journal.lock:
-            self._admit(count, int(wide.min()), int(wide.max()), int(np.diff(offsets).max()))
-            first = self._last_id + 1
-            self._last_id += count
-            self._coming += count
-            ticket = self._journal.submit(blob, apply)
-        self._journal.wait(ticket)
+        with DEFERRED:
+            with self._journal.lock:
+                self._admit(count, int(wide.min()), int(wide.max()), int(np.diff(offsets).max()))
+                first = self._last_id + 1
+                self._last_id += count
+                self._coming += count
+                ticket = self._journal.submit(blob, apply)
+            self._journal.wait(ticket)
         return range(first, first + count)
 
     def _admit(self, count: int, key_low: int, key_high: int, payload_size: int) -> None:
         """The queue's limits, in the order in which the notes check them."""
-        self._check_alive()
+        self._check_writable()
         spec = self.spec
         waiting = len(self._waiting) + self._coming + len(self._taken)  # what is handed out may come back
         if spec.max_size is not None and waiting + count > spec.max_size:
@@ -206,6 +216,13 @@ class Queue:
         if self._deleted:
             raise missing(self.name)
 
+    def _check_writable(self) -> None:
+        """Raise unless the queue takes changes; wait where its deletion is on its way."""
+        self._check_alive()
+        while self._leaves:
+            self._journal.applied.wait()
+            self._check_alive()
+
     # Taking out
 
     def take(self, timeout: float | None = 0) -> Taken | None:
@@ -221,7 +238,7 @@ class Queue:
         deadline = threads.deadline(timeout)
         with self._journal.lock:
             self._check_alive()
-            while not len(self._waiting):
+            while not self._waiting.ready:
                 left = None if deadline is None else deadline - threads.monotonic()
                 if left is not None and left <= 0:
                     return []
@@ -236,17 +253,26 @@ class Queue:
         if not taken:
             return
         ids = [one.id for one in taken]
-        with self._journal.lock:
-            self._check_alive()
-            for one in taken:
-                if self._taken.get(one.id) is not one:
-                    raise _not_taken(one.id, self.name)
-            if len(set(ids)) < len(ids):
-                raise UsageError("the same record is acknowledged twice in one call")
+
+        def apply() -> None:
             for id_ in ids:
                 del self._taken[id_]
-            ticket = self._journal.submit(self._removal(ids))
-        self._journal.wait(ticket)
+
+        with DEFERRED:
+            with self._journal.lock:
+                self._check_writable()
+                for one in taken:
+                    self._check_taken(one)
+                if len(set(ids)) < len(ids):
+                    raise UsageError("the same record is acknowledged twice in one call")
+                ticket = self._journal.submit(self._removal(ids), apply)
+                for one in taken:
+                    one._leaves = True
+            self._journal.wait(ticket)
+
+    def _check_taken(self, taken: Taken) -> None:
+        if taken._leaves or self._taken.get(taken.id) is not taken:
+            raise _not_taken(taken.id, self.name)
 
     def _removal(self, ids: Sequence[int]) -> Blob:
         return batch.removes(self._journal.layout, self._journal.term, self._remove_prefix, ids)
@@ -254,8 +280,7 @@ class Queue:
     def _give_back(self, taken: Taken) -> None:
         with self._journal.lock:
             self._check_alive()
-            if self._taken.get(taken.id) is not taken:
-                raise _not_taken(taken.id, self.name)
+            self._check_taken(taken)
             del self._taken[taken.id]
             self._waiting.put(taken.id, taken.key, taken.payload)
             self._arrival.notify()
@@ -268,18 +293,19 @@ class Queue:
 
     def remove(self, id_: int) -> Record:
         """Remove a waiting record by its id, wherever it stands; durable on return."""
-        with self._journal.lock:
-            self._check_alive()
-            if id_ in self._taken:
-                raise RefusedError(
-                    f"record {id_} of queue {self.name!r} is handed out",
-                    advice="Acknowledge it, or give it back first",
-                )
-            record = self._waiting.remove(id_)
-            if record is None:
-                raise RecordMissingError(f"queue {self.name!r} has no waiting record {id_}")
-            ticket = self._journal.submit(self._removal([id_]))
-        self._journal.wait(ticket)
+        with DEFERRED:
+            with self._journal.lock:
+                self._check_writable()
+                if id_ in self._taken:
+                    raise RefusedError(
+                        f"record {id_} of queue {self.name!r} is handed out",
+                        advice="Acknowledge it, or give it back first",
+                    )
+                record = self._waiting.leave(id_)
+                if record is None:
+                    raise RecordMissingError(f"queue {self.name!r} has no waiting record {id_}")
+                ticket = self._journal.submit(self._removal([id_]), partial(self._waiting.remove, id_))
+            self._journal.wait(ticket)
         return record
 
     def records(self) -> list[Record]:

@@ -23,7 +23,7 @@ from flintlog.dialects.taskflux.store.journal import Journal
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.dialects.taskflux.store.queue import Queue, missing
 from flintlog.dialects.taskflux.survey import Survey, survey
-from flintlog.disk import Disk
+from flintlog.disk import DEFERRED, Disk
 from flintlog.errors import DiskError, FlintlogError, RefusedError, UsageError
 
 _log = logging.getLogger("flintlog.taskflux")
@@ -72,6 +72,7 @@ class QueueStore:
             term = max(self._engine.metadata.term, self._engine.take_survey().last_term)
             self._journal = Journal(self._engine, term, self._after_commit)
             self._queues = self._load(found.pop())
+            self._changing: set[str] = set()  # names whose creation or deletion is on its way to disk
         except BaseException:
             self._engine.close()
             raise
@@ -110,13 +111,28 @@ class QueueStore:
         if problem is not None:
             raise UsageError(problem)
         blob = self._journal.encode(lay.encode_delta(lay.CreateQueue(spec)))
-        with self._journal.lock:
-            if name in self._queues:
-                raise QueueExistsError(f"queue {name!r} is there already", advice="Get it with `queue`")
-            queue = self._queues[name] = Queue(self._journal, spec)
-            ticket = self._journal.submit(blob)
-        self._journal.wait(ticket)
+        queue = Queue(self._journal, spec)
+
+        def apply() -> None:
+            self._changing.remove(name)
+            self._queues[name] = queue
+
+        with DEFERRED:
+            with self._journal.lock:
+                self._settle(name)
+                if name in self._queues:
+                    raise QueueExistsError(f"queue {name!r} is there already", advice="Get it with `queue`")
+                ticket = self._journal.submit(blob, apply)
+                self._changing.add(name)
+            self._journal.wait(ticket)
         return queue
+
+    def _settle(self, name: str) -> None:
+        """Wait while a queue of this name is made or deleted. The lock is held."""
+        self._journal.check()
+        while name in self._changing:
+            self._journal.applied.wait()
+            self._journal.check()
 
     def queue(self, name: str = lay.DEFAULT_QUEUE) -> Queue:
         """A queue by its name; without a name the default queue, which is always there."""
@@ -132,13 +148,23 @@ class QueueStore:
         if name == lay.DEFAULT_QUEUE:
             raise RefusedError("the default queue is always there", advice="Take its records out instead")
         blob = self._journal.encode(lay.encode_delta(lay.DeleteQueue(name)))
-        with self._journal.lock:
-            queue = self._queues.pop(name, None)
-            if queue is None:
-                raise missing(name)
-            queue._retire()
-            ticket = self._journal.submit(blob)
-        self._journal.wait(ticket)
+
+        def apply() -> None:
+            self._changing.remove(name)
+            self._queues.pop(name)._retire()
+
+        with DEFERRED:
+            with self._journal.lock:
+                self._journal.check()
+                if name in self._queues:  # one that is being made is not there yet
+                    self._settle(name)
+                queue = self._queues.get(name)
+                if queue is None:
+                    raise missing(name)
+                ticket = self._journal.submit(blob, apply)
+                self._changing.add(name)
+                queue._leave()
+            self._journal.wait(ticket)
 
     def list(self) -> list[QueueSpec]:
         """The queues by name, with their limits."""
@@ -230,6 +256,7 @@ class QueueStore:
     def _wake(self) -> None:
         """Those who sleep learn that nothing will come."""
         with self._journal.lock:
+            self._journal.applied.notify_all()
             for queue in self._queues.values():
                 queue._wake()
 

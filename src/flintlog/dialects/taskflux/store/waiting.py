@@ -104,8 +104,8 @@ class Run:
             self._block_begin, place = begin, 0
         return self._block[place]
 
-    def remove(self, id_: int) -> Record | None:
-        """Take a record out of the middle; None when it is not here."""
+    def remove(self, id_: int) -> tuple[int, Record] | None:
+        """Take a record out of the middle: its order, and what it holds; None when it is not here."""
         if self._by_id is None:
             self._by_id = np.argsort(self._ids)
         slot = int(np.searchsorted(self._ids, np.uint64(id_), sorter=self._by_id))
@@ -115,9 +115,8 @@ class Run:
         if self._ids[place] != id_ or place < self._at or place in self._removed:
             return None
         self._removed.add(place)
-        return Record(
-            id_, int(self._keys[place]), bytes(self._arena[self._offsets[place] : self._offsets[place + 1]])
-        )
+        payload = bytes(self._arena[self._offsets[place] : self._offsets[place + 1]])
+        return int(self._orders[place]), Record(id_, int(self._keys[place]), payload)
 
 
 class Waiting:
@@ -125,18 +124,26 @@ class Waiting:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Run | None]] = []
-        self._loose: dict[int, tuple[int, bytes]] = {}  # id to key and payload, of records added one by one
+        # Of records added one by one: id to key, order and payload.
+        self._loose: dict[int, tuple[int, int, bytes]] = {}
+        # What nobody can take any more and is not yet removed: id to order and record.
+        self._leaving: dict[int, tuple[int, Record]] = {}
         self._runs: list[Run] = []
         self._order = 0
         self._count = 0
 
     def __len__(self) -> int:
+        return self._count + len(self._leaving)
+
+    @property
+    def ready(self) -> int:
+        """How many can be taken."""
         return self._count
 
     def put(self, id_: int, key: int, payload: bytes) -> None:
         """Behind all that have the same key."""
         heapq.heappush(self._heap, (key, self._order, id_, None))
-        self._loose[id_] = (key, payload)
+        self._loose[id_] = (key, self._order, payload)
         self._order += 1
         self._count += 1
 
@@ -194,7 +201,7 @@ class Waiting:
             if run is None:
                 found = self._loose.get(id_)
                 if found is not None:
-                    return Record(id_, key, found[1])
+                    return Record(id_, key, found[2])
                 heapq.heappop(self._heap)  # removed meanwhile
             else:
                 if run.head() == (key, order, id_):
@@ -203,32 +210,41 @@ class Waiting:
                 self._push(run)
         return None
 
-    def remove(self, id_: int) -> Record | None:
-        """Take one record out by its id."""
-        if not 0 <= id_ <= lay.ID_MAX:
+    def leave(self, id_: int) -> Record | None:
+        """Let nobody take a record any more. It is here until `remove`."""
+        found = self._find(id_) if 0 <= id_ <= lay.ID_MAX else None
+        if found is None:
             return None
+        self._count -= 1
+        self._leaving[id_] = found
+        return found[1]
+
+    def remove(self, id_: int) -> None:
+        """Let go of a record that leaves."""
+        del self._leaving[id_]
+
+    def _find(self, id_: int) -> tuple[int, Record] | None:
+        """The order and the content of a record, which is no longer among those that can be taken."""
         loose = self._loose.pop(id_, None)
         if loose is not None:
-            self._count -= 1
-            return Record(id_, *loose)
-        for run in self._runs:
-            record = run.remove(id_)
-            if record is not None:
-                self._count -= 1
-                return record
-        return None
+            key, order, payload = loose
+            return order, Record(id_, key, payload)
+        return next(filter(None, (run.remove(id_) for run in self._runs)), None)
 
     def __iter__(self) -> Iterator[Record]:
-        """All records in dequeue order; leaves the queue as it is."""
+        """All records in dequeue order, those that leave too; the queue stays as it is."""
         copy = Waiting()
-        copy._heap = list(self._heap)
         copy._loose = dict(self._loose)
-        copy._runs = [_copied(run) for run in self._runs]
-        twin = {id(run): other for run, other in zip(self._runs, copy._runs, strict=True)}
-        copy._heap = [
-            (key, order, id_, twin[id(run)] if run else None) for key, order, id_, run in self._heap
-        ]
-        copy._count = self._count
+        for key, order, id_, run in self._heap:
+            if run is None and id_ in self._loose:
+                copy._heap.append((key, order, id_, None))
+        for order, (id_, key, payload) in self._leaving.values():
+            copy._heap.append((key, order, id_, None))
+            copy._loose[id_] = key, order, payload
+        heapq.heapify(copy._heap)
+        for run in self._runs:
+            copy._runs.append(_copied(run))
+            copy._push(copy._runs[-1])
         while (record := copy.pop()) is not None:
             yield record
 
