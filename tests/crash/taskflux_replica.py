@@ -125,7 +125,9 @@ def added(payload: str, key: int = 0) -> bytes:
 
 class Driver:
     def __init__(self, disk: Disk, history: History[Step], **options: Any) -> None:
-        self.log = ReplicaLog(ROOT, disk=disk, **({"reserve_bytes": 0} | options))
+        self.log = ReplicaLog(
+            ROOT, disk=disk, snapshot_in_background=False, **({"reserve_bytes": 0} | options)
+        )
         self.history = history
         history.opened(lambda: self.log.append(9, [added("probe")]), lambda: self.log.set_term(99))
 

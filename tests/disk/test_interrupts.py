@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -115,3 +116,79 @@ def test_no_step_of_ours_runs_when_an_object_is_collected(tmp_path):
         sys.setprofile(None)
     os.close(handle)
     assert steps == []
+
+
+@pytest.mark.parametrize("step", ["__enter__", "__exit__", "take_over", "call_waiting"])
+def test_an_interrupt_at_any_step_of_a_sleep_leaves_no_block_behind(step, calls):
+    """A handler that raises before the first step of `__exit__` is done: the blocks around are left as ever."""
+    came = []
+
+    def stop(*_):
+        came.append(1)
+        raise InterruptedError
+
+    def profile(frame, event, _):
+        if (
+            event == "call"
+            and frame.f_code.co_name == step
+            and "interrupts" in frame.f_code.co_filename
+            and armed
+        ):
+            armed.clear()
+            signal.raise_signal(SIGNAL)
+
+    armed = []
+    signal.signal(SIGNAL, stop)
+    try:
+        with DEFERRED, DEFERRED:
+            armed.append(1)
+            sys.setprofile(profile)
+            with DEFERRED.lifted():
+                pass
+    except InterruptedError:
+        pass
+    finally:
+        sys.setprofile(None)
+    assert came == [1]
+    assert DEFERRED.depth == DEFERRED.open_depth == 0
+    assert signal.getsignal(SIGNAL) is stop
+    with pytest.raises(InterruptedError), DEFERRED:
+        signal.raise_signal(SIGNAL)
+        assert came == [1]
+    assert came == [1, 1]
+
+
+def test_a_compiler_is_not_interrupted(tmp_path):
+    """Numba that is left half way while it loads fails ever after."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import signal, sys
+from flintlog import QueueStore
+
+def stop(*_):
+    raise InterruptedError
+
+def interrupt(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "stream_list":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGALRM)
+
+signal.signal(signal.SIGALRM, stop)
+store = QueueStore(sys.argv[1])
+records = [b"x" * 1000] * 5000
+sys.setprofile(interrupt)
+try:
+    store.queue().add_many(records)
+except InterruptedError:
+    pass
+else:
+    raise AssertionError("nothing was compiled")
+assert list(store.queue().add_many(records))
+store.close()
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "log")], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr

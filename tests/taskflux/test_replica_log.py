@@ -30,7 +30,7 @@ def entries(count: int, term: int = 1, first: int = 0) -> list[tuple[int, bytes]
 
 
 def opened(kernel: MemoryKernel, **options) -> ReplicaLog:
-    return ReplicaLog(ROOT, disk=Disk(kernel), **options)
+    return ReplicaLog(ROOT, disk=Disk(kernel), snapshot_in_background=False, **options)
 
 
 def shown(log: ReplicaLog) -> list[tuple[int, bytes]]:
@@ -553,10 +553,10 @@ def test_a_segment_below_the_snapshot_that_came_back_alone_is_removed_and_hangs_
 @pytest.mark.parametrize(
     "call",
     [
-        lambda log: log.append(1, [b"a", "x"]),
-        lambda log: log.append(1.5, [b"a"]),
-        lambda log: log.append_entries(1, [(1.5, b"b")]),
-        lambda log: log.append_entries(0.0, [(1, b"b")]),
+        lambda log: log.append(1, [ADD, "x"]),
+        lambda log: log.append(1.5, [ADD]),
+        lambda log: log.append_entries(1, [(1.5, ADD)]),
+        lambda log: log.append_entries(0.0, [(1, ADD)]),
         lambda log: log.set_term(1.5),
         lambda log: log.set_term(3, 1.5),
         lambda log: log.set_term(None),
@@ -571,8 +571,8 @@ def test_a_segment_below_the_snapshot_that_came_back_alone_is_removed_and_hangs_
 )
 def test_what_is_no_number_and_no_bytes_is_refused_and_stops_nothing(call, tmp_path):
     with ReplicaLog(tmp_path) as log:
-        log.append(1, [b"one"])
+        log.append(1, [ADD])
         with pytest.raises(UsageError):
             call(log)
-        log.append(1, [b"two"])
-        assert [entry.data for entry in log.entries(0)] == [b"one", b"two"]
+        log.append(1, [data(2)])
+        assert [entry.data for entry in log.entries(0)] == [ADD, data(2)]

@@ -328,7 +328,7 @@ class ReplicaHistory:
         self.open()
 
     def open(self) -> None:
-        self.log = ReplicaLog(ROOT, disk=Disk(self.kernel), **self.options)
+        self.log = ReplicaLog(ROOT, disk=Disk(self.kernel), snapshot_in_background=False, **self.options)
         assert self.log.findings == ()
         self.commit_index = self.log.snapshot_lsn  # it is not stored; what a snapshot covers is committed
         self.compare()

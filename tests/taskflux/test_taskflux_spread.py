@@ -62,7 +62,7 @@ def written(steps, limit, snapshot_at):
     options = {"disk": disk, "reserve_bytes": 0, "soft_limit": limit, "hard_limit": limit}
     with ReplicaLog(ROOT, **options) as log:
         for delta in deltas(steps):
-            log.append(1, [b"" if delta is None else encode_delta(delta)])
+            log._write([(1, b"" if delta is None else encode_delta(delta))])
     if snapshot_at is not None:
         said(lambda: DIALECT.plan_snapshot(disk, ROOT, (snapshot_at,)).apply())
     return disk

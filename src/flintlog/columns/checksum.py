@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastcrc import crc32
 
+from flintlog.disk import DEFERRED
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -94,7 +96,8 @@ def checksums(
     if "numba" not in sys.modules and int((last - first).sum()) < COMPILE_BYTES_MIN:
         _checksums(buffer, first.tolist(), last.tolist(), values)
     else:
-        _compiled(_checksums)(np.frombuffer(buffer, dtype=np.uint8), first, last, values)
+        with DEFERRED:  # a compiler that an interrupt leaves half way stays broken
+            _compiled(_checksums)(np.frombuffer(buffer, dtype=np.uint8), first, last, values)
     return values
 
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from flintlog.columns import checksum
+from flintlog.disk import DEFERRED
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,16 +70,26 @@ class Kernel(Generic[P, R]):
 
     def compiled(self) -> Callable[..., R]:
         """The compiled form; built or loaded from the cache at the first call."""
-        with _lock:
+        with DEFERRED, _lock:
             if self._compiled is None:
                 import numba
 
                 _register_helpers()
                 try:
-                    self._compiled = numba.njit(cache=True, nogil=True)(self.python)
+                    self._compiled = _whole(numba.njit(cache=True, nogil=True)(self.python))
                 except RuntimeError:  # no place to keep a cache, as on a read-only system: compile each time
-                    self._compiled = numba.njit(nogil=True)(self.python)
+                    self._compiled = _whole(numba.njit(nogil=True)(self.python))
         return self._compiled
+
+
+def _whole(compiled: Callable[..., R]) -> Callable[..., R]:
+    """The same, never interrupted: a call may compile, and a compiler that is left half way stays broken."""
+
+    def call(*args: Any, **kwargs: Any) -> R:
+        with DEFERRED:
+            return compiled(*args, **kwargs)
+
+    return call
 
 
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:

@@ -45,14 +45,38 @@ class _StandIn:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self._deferral.holds_back(self, number, frame):
-            self.handler(number, frame)
+            self._deferral.run(self, number, frame)
+
+
+class _Lifted:
+    """Handlers run, and raise, inside of this, until an inner block begins.
+
+    An interrupt may come when the first step of `__exit__` is not done: whoever is around is protected again by then.
+    """
+
+    __slots__ = ("_before", "_deferral")
+
+    def __init__(self, deferral: _Deferral) -> None:
+        self._deferral = deferral
+        self._before = -1  # not lifted
+
+    def __enter__(self) -> None:
+        if _is_main() and self._deferral.depth:
+            self._before, self._deferral.open_depth = self._deferral.open_depth, self._deferral.depth
+            self._deferral.call_waiting()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before >= 0:
+            self._deferral.open_depth = self._before
+            self._deferral.take_over()  # a handler may have set another one
 
 
 class _Deferral:
     """One for the process, because it has one set of handlers. Blocks may be nested."""
 
     def __init__(self) -> None:
-        self._depth = 0
+        self.depth = 0
+        self.open_depth = 0  # at this depth handlers run: outside of all blocks, or where it is lifted
         self._patient = 0  # of the blocks, how many are the application's own
         self._stand_ins: dict[int, _StandIn] = {}
         self._came: list[tuple[_StandIn, int, FrameType | None]] = []
@@ -61,29 +85,23 @@ class _Deferral:
 
     def __enter__(self) -> None:
         if _is_main():
-            if not self._depth:
-                self._take_over()
-            self._depth += 1
+            if not self.depth:
+                self.take_over()
+            self.depth += 1
 
     def __exit__(self, *exc: object) -> None:
         if _is_main():
-            self._depth -= 1
-            if not self._depth:
+            self.depth -= 1
+            if self.depth < self.open_depth:  # an interrupt came before `lifted` was left
+                self.open_depth = 0
+            if not self.depth:
                 self._let_through()
+            elif self.depth == self.open_depth:
+                self.call_waiting()
 
-    @contextmanager
-    def lifted(self) -> Iterator[None]:
+    def lifted(self) -> _Lifted:
         """Let handlers run, and raise, inside of this: for a thread that sleeps."""
-        if not (_is_main() and self._depth):
-            yield
-            return
-        depth, self._depth = self._depth, 0
-        try:
-            self._let_through()
-            yield
-        finally:
-            self._depth = depth  # first: a handler that raises here must find the blocks around it counted
-            self._take_over()
+        return _Lifted(self)
 
     @contextmanager
     def patiently(self) -> Iterator[None]:
@@ -108,26 +126,34 @@ class _Deferral:
 
     def _leave_elsewhere(self) -> None:
         """Only the main thread may set handlers, so the stand-ins stay. The signals that wait come again."""
-        self._depth -= 1
-        if not self._depth:
+        self.depth -= 1
+        if not self.depth:
             came, self._came = self._came, []
             for _, number, _ in came:
                 signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def poll(self) -> None:
         """Call the handlers that wait, unless a write is on its way."""
-        if self._came and self._depth == self._patient and _is_main():
-            self._call()
+        if self._came and self.depth == self._patient and _is_main():
+            self.call_waiting()
 
     def holds_back(self, stand_in: _StandIn, number: int, frame: FrameType | None) -> bool:
         """Keep a signal for the end of the block, if there is one."""
-        again = self._depth == self._patient and any(number == other for _, other, _ in self._came)
-        if not self._depth or again:
+        again = self.depth == self._patient and any(number == other for _, other, _ in self._came)
+        if self.depth <= self.open_depth or again:
             return False
         self._came.append((stand_in, number, frame))
         return True
 
-    def _take_over(self) -> None:
+    def run(self, stand_in: _StandIn, number: int, frame: FrameType | None) -> None:
+        """Call a handler. When it raises, the blocks around hold signals back again at once: they are left now."""
+        try:
+            stand_in.handler(number, frame)
+        except BaseException:
+            self.open_depth = 0
+            raise
+
+    def take_over(self) -> None:
         """A handler may still run, and raise, until the depth is counted up: then its stand-in only passes it on."""
         for number in _SIGNALS:
             handler = _signal.getsignal(number)
@@ -146,15 +172,15 @@ class _Deferral:
             now = _signal.getsignal(number)
             if isinstance(now, _StandIn):
                 _signal.signal(number, now.handler)
-        self._call()
+        self.call_waiting()
 
-    def _call(self) -> None:
+    def call_waiting(self) -> None:
         if self._came:
             stand_in, number, frame = self._came.pop(0)
             try:
-                stand_in.handler(number, frame)
+                self.run(stand_in, number, frame)
             finally:
-                self._call()
+                self.call_waiting()
 
     def _before_fork(self) -> None:
         self._main_forks = _is_main()
@@ -162,7 +188,7 @@ class _Deferral:
     def _after_fork(self) -> None:
         """A child of another thread does not have the main thread's blocks, and none of its signals."""
         if not self._main_forks:
-            self._depth = self._patient = 0
+            self.depth = self.open_depth = self._patient = 0
         self._came = []
 
 

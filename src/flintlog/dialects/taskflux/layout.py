@@ -67,6 +67,7 @@ SNAPSHOT_FILE = "tflux.snapshot"
 SETTINGS_FILE = "taskflux.settings.json"
 IGNORED_FILE = "tflux.log"  # stands in the note's tree and nowhere else
 
+_NAME = re.compile(rb"[\x21-\x7e]*")
 SEGMENT_NAME = re.compile(r"(\d{19})\.log")
 LSN_NONE = -1
 TERM_FIRST = 1
@@ -282,6 +283,25 @@ def encode_delta(delta: Delta) -> bytes:
             return add_prefix(queue) + struct.pack(">qi", key, len(payload)) + payload
         case RemoveRecord(queue, id_):
             return remove_prefix(queue) + struct.pack(">Q", id_)
+
+
+def delta_problem(data: bytes, layout: Layout) -> str | None:
+    """Why these bytes are no delta that a directory can have, or None. It is what opening would say of them."""
+    kind, name = data[:1], data[2 : 2 + data[1]] if len(data) > 1 else b""
+    if kind not in (b"C", b"D", b"A", b"R"):
+        return "its first byte is not one of C, D, A, R"
+    if len(data) < 2 or len(name) < data[1]:
+        return "it ends before its fields do"
+    if _NAME.fullmatch(name) is None:
+        return "the queue name holds a byte outside 0x21..0x7E"
+    rest = data[2 + len(name) :]
+    if kind == b"C":
+        try:
+            return layout.problem_of(decode_create(data))
+        except DamageError as error:
+            return error.message
+    fits = len(rest) >= 12 and len(rest) - 12 >= int.from_bytes(rest[8:12], "big") if kind == b"A" else True
+    return None if fits and (kind != b"R" or len(rest) >= 8) else "it ends before its fields do"
 
 
 def add_prefix(queue: str) -> bytes:

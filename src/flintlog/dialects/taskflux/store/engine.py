@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -193,13 +194,14 @@ class Engine:
                 raise finding.error(self.data)
         return found.state(index)
 
-    def publish_snapshot(self, state: State) -> None:
-        """Put a snapshot in the place of the old one."""
+    def publish_snapshot(self, state: State, lock: AbstractContextManager[None] | None = None) -> None:
+        """Put a snapshot in the place of the old one; with a lock where others ask meanwhile which one is here."""
         chunks = encode_snapshot(state, self.layout)
         head = next(chunks)  # a state that does not fit is refused here, before anything is touched
         with self.failstop.preparing(), self.disk.create_scratch(self.snapshot_scratch) as file:
             write_all(file, chain([head], chunks))
-            self.install_snapshot(file, state)
+            with lock or nullcontext():
+                self.install_snapshot(file, state)
 
     @property
     def snapshot_scratch(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Unpack
 
 from flintlog.columns.gather import gather
 from flintlog.core import threads
@@ -17,6 +17,7 @@ from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, QueueSpec
 from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.state import State
+from flintlog.dialects.taskflux.store.due import DueSnapshots
 from flintlog.dialects.taskflux.store.engine import Engine
 from flintlog.dialects.taskflux.store.errors import QueueExistsError
 from flintlog.dialects.taskflux.store.journal import Journal
@@ -24,7 +25,7 @@ from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, open
 from flintlog.dialects.taskflux.store.queue import Queue, missing
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import DEFERRED, Disk
-from flintlog.errors import DiskError, FlintlogError, RefusedError, UsageError
+from flintlog.errors import RefusedError, UsageError
 
 _log = logging.getLogger("flintlog.taskflux")
 
@@ -76,10 +77,8 @@ class QueueStore:
         except BaseException:
             self._engine.close()
             raise
-        self._in_background = snapshot_in_background
         self._snapshot_lock = threads.rlock()
-        self._snapshot_thread: Any = None
-        self._segments_refused = 0  # how many there were when a snapshot was refused: no use in trying again
+        self._due = DueSnapshots(self._engine, self.snapshot, in_background=snapshot_in_background)
 
     def _load(self, state: State) -> dict[str, Queue]:
         queues = {}
@@ -192,26 +191,7 @@ class QueueStore:
             return index
 
     def _after_commit(self) -> None:
-        engine = self._engine
-        if engine.failstop.closed or not engine.snapshot_due(engine.log.last):
-            return
-        if len(engine.log.segment_firsts) <= self._segments_refused:
-            return
-        if not self._in_background:
-            self._try_snapshot(raised=DiskError)
-        elif self._snapshot_thread is None or not self._snapshot_thread.is_alive():
-            self._snapshot_thread = threads.thread(self._try_snapshot, "flintlog-snapshot")
-            self._snapshot_thread.start()
-
-    def _try_snapshot(self, raised: type[FlintlogError] | tuple[()] = ()) -> None:
-        try:
-            self.snapshot()
-        except raised:
-            raise
-        except FlintlogError as error:
-            # The log keeps everything. A failed write has stopped the store, which the next call will say.
-            self._segments_refused = len(self._engine.log.segment_firsts)
-            _log.error("no snapshot: %s", error)
+        self._due.after_commit(self._engine.log.last)
 
     # The store itself
 
@@ -247,8 +227,7 @@ class QueueStore:
             if not self._engine.failstop.failed:
                 self._journal.drain()
         finally:
-            if self._snapshot_thread is not None:
-                self._snapshot_thread.join()
+            self._due.join()
             with self._snapshot_lock:  # also one that the application asked for
                 self._engine.close()
             self._wake()

@@ -20,9 +20,10 @@ from flintlog.dialects.taskflux.batch import Blob
 from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Metadata
 from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
+from flintlog.dialects.taskflux.store.due import DueSnapshots
 from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
-from flintlog.disk import Disk, File
+from flintlog.disk import DEFERRED, Disk, File
 from flintlog.errors import DamageError, RefusedError, UsageError
 
 
@@ -36,7 +37,11 @@ class Entry:
 
 
 class ReplicaLog:
-    """Log, metadata and snapshot of one Raft node. Thread-safe; every change is durable on return."""
+    """Log, metadata and snapshot of one Raft node. Thread-safe; every change is durable on return.
+
+    Appends go on while a snapshot is written. One that a commit makes due is written in a thread of its own; with
+    `snapshot_in_background=False`, inside `commit`.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class ReplicaLog:
         edition: str | None = None,
         preallocate: bool = False,
         reserve_bytes: int = RESERVE_BYTES_DEFAULT,
+        snapshot_in_background: bool = True,
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
@@ -62,6 +68,10 @@ class ReplicaLog:
             raise
         self._lock = threads.StoreLock(self._engine.failstop, reentrant=True)
         self._receiving = threads.lock()  # held while a snapshot comes in; taken before `_lock`
+        # While a snapshot is made of the files, entries come and none goes.
+        self._snapshotting = False
+        self._calm = self._lock.condition()
+        self._due = DueSnapshots(self._engine, self.snapshot, in_background=snapshot_in_background)
         self._commit = self._engine.snapshot_index
 
     # What is here
@@ -149,22 +159,28 @@ class ReplicaLog:
         """
         _check_number("LSN", first)
         entries = list(entries)
+        self._check_entries(entries)
         with self._lock:
-            self._engine.failstop.check()
-            if first > self.last_lsn + 1:
-                raise RefusedError(
-                    f"entries from LSN {first} on would leave a gap: the log ends at {self.last_lsn}",
-                    advice="Send the entries between, or a snapshot",
-                )
-            self._check_terms(entries)
-            at = self._first_conflict(first, entries)
-            if at < len(entries):
-                if first + at <= self.last_lsn:
-                    self.roll_back(first + at)
-                self._write(entries[at:])
+            while True:
+                self._engine.failstop.check()
+                if first > self.last_lsn + 1:
+                    raise RefusedError(
+                        f"entries from LSN {first} on would leave a gap: the log ends at {self.last_lsn}",
+                        advice="Send the entries between, or a snapshot",
+                    )
+                at = self._first_conflict(first, entries)
+                fresh = entries[at:]
+                rolls_back = bool(fresh) and first + at <= self.last_lsn
+                if not (rolls_back and self._snapshotting):
+                    break
+                self._calm.wait()  # other entries may come meanwhile: look again
+            if rolls_back:
+                self.roll_back(first + at)
+            if fresh:
+                self._write(fresh)
             return self.last_lsn
 
-    def _check_terms(self, entries: Sequence[tuple[int, bytes]]) -> None:
+    def _check_entries(self, entries: Sequence[tuple[int, bytes]]) -> None:
         for term, data in entries:
             _check_number("term", term)
             if not isinstance(data, bytes | bytearray | memoryview):
@@ -173,6 +189,9 @@ class ReplicaLog:
                 raise UsageError(f"{term} is not a term of the {self.edition} edition")
             if len(data) > lay.DATA_SIZE_MAX:
                 raise UsageError(f"an entry of {len(data)} bytes is over the limit of {lay.DATA_SIZE_MAX}")
+            problem = lay.delta_problem(bytes(data), self._engine.layout)
+            if problem is not None:
+                raise UsageError(f"an entry is no delta: {problem}", advice="Make it with `encode_delta`")
 
     def _first_conflict(self, first: int, entries: Sequence[tuple[int, bytes]]) -> int:
         """How many of the entries are here already, with the same term."""
@@ -203,7 +222,7 @@ class ReplicaLog:
         """Forget the entries from `first_gone` on. Committed ones are never forgotten."""
         _check_number("LSN", first_gone)
         with self._lock:
-            self._engine.failstop.check()
+            self._wait_for_snapshot()
             if first_gone <= self._commit:
                 raise RefusedError(
                     f"LSN {first_gone} is committed (commit index {self._commit}) and cannot be rolled back",
@@ -217,15 +236,14 @@ class ReplicaLog:
             self._last_term = self._engine.snapshot_term if last == self.snapshot_lsn else self.term_of(last)
 
     def commit(self, index: int) -> None:
-        """The cluster has agreed on everything up to `index`. Writes a snapshot when the rules ask for one."""
+        """The cluster has agreed on everything up to `index`. Has a snapshot written when the rules ask for one."""
         _check_number("LSN", index)
         with self._lock:
             self._engine.failstop.check()
             if index > self.last_lsn:
                 raise RefusedError(f"LSN {index} is not in the log, which ends at {self.last_lsn}")
             self._commit = max(self._commit, index)
-            if self._engine.snapshot_due(self._commit):
-                self.snapshot()
+        self._due.after_commit(self._commit)
 
     def entries(self, first: int, limit: int | None = None) -> Iterator[Entry]:
         """Entries from LSN `first` on, in order, up to the last one of now.
@@ -276,14 +294,35 @@ class ReplicaLog:
     # Snapshots
 
     def snapshot(self) -> int:
-        """Write the committed state to a snapshot and remove the segments it covers; returns its LSN."""
-        with self._lock:
+        """Write the committed state to a snapshot and remove the segments it covers; returns its LSN.
+
+        Entries are appended meanwhile; roll-backs and snapshots from others wait.
+        """
+        engine = self._engine
+        with DEFERRED:  # an interrupt finds the mark set back
+            with self._lock:
+                self._wait_for_snapshot()
+                index = self._commit
+                if index <= engine.snapshot_index:
+                    return engine.snapshot_index
+                self._snapshotting = True
+            try:
+                with DEFERRED.lifted():
+                    engine.publish_snapshot(engine.state_at(index), self._lock)
+                with self._lock, engine.failstop.guard():
+                    engine.log.remove_covered(index)
+            finally:
+                with self._lock:
+                    self._snapshotting = False
+                    self._calm.notify_all()
+        return index
+
+    def _wait_for_snapshot(self) -> None:
+        """Until none is being made. The lock is held."""
+        self._engine.failstop.check()
+        while self._snapshotting:
+            self._calm.wait()
             self._engine.failstop.check()
-            if self._commit > self._engine.snapshot_index:
-                self._engine.publish_snapshot(self._engine.state_at(self._commit))
-                with self._engine.failstop.guard():
-                    self._engine.log.remove_covered(self._commit)
-            return self._engine.snapshot_index
 
     def read_snapshot(self, chunk_size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the snapshot file, to send to another node."""
@@ -318,7 +357,7 @@ class ReplicaLog:
                         file.pwrite(chunk, offset)
                     offset += memoryview(chunk).nbytes
                 with self._lock:
-                    engine.failstop.check()
+                    self._wait_for_snapshot()
                     index, term = self._check_received(file)
                     if index > engine.snapshot_index:
                         with engine.failstop.guard():
@@ -364,7 +403,9 @@ class ReplicaLog:
         """Give the directory free; in a forked child it does nothing: the log is the parent's."""
         with self._lock.closing() as mine:
             if mine:
+                self._due.join()
                 with self._lock:  # what was begun comes to its end
+                    self._calm.wait_for(lambda: not self._snapshotting)
                     self._engine.close()
 
     def __enter__(self) -> ReplicaLog:
