@@ -50,5 +50,6 @@ def _names_of(body: list[ast.stmt], within: str) -> Iterator[tuple[str, str]]:
             case ast.ClassDef(name=name):
                 yield within + name, "class"
                 yield from _names_of(node.body, f"{within}{name}.")
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                yield within + name, "constant"
+            case ast.AnnAssign(target=target) | ast.Assign(targets=[target]):
+                parts = ast.walk(target)
+                yield from ((within + part.id, "constant") for part in parts if isinstance(part, ast.Name))
