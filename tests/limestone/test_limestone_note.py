@@ -10,6 +10,7 @@ from tests.golden_cases import snapshot_of
 from tests.limestone.directories import Directory, session
 
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -115,6 +116,7 @@ def test_while_the_old_manifest_is_there_it_is_the_truth(main, tmp_path):
     made.remove(lay.MANIFEST_FILE).write(lay.MANIFEST_BACK, Manifest(1).encode())
     if main is not None:
         made.write(lay.MANIFEST_FILE, main)
+    assert DIALECT.inspect(Disk(), str(made.root)).facts["version"] == 1
     assert keys(made.root) == [b"a"]
     assert (made.root / lay.MANIFEST_FILE).read_bytes() == Manifest(2).encode()
     assert not (made.root / lay.MANIFEST_BACK).exists()
