@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
 from tests.crash import test_limestone, test_mpy6a, test_taskflux, test_zmqraft
 from tests.page_blocks import ROOT
+from tests.page_links import is_there, named, not_linked
 
 SUITES = (*test_taskflux.SUITES, *test_zmqraft.SUITES, *test_mpy6a.SUITES, *test_limestone.SUITES)
-PAGE = (ROOT / "docs" / "guarantees.md").read_text()
-TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
+PATH = ROOT / "docs" / "guarantees.md"
+PAGE = PATH.read_text()
 
 
 def section(title: str) -> str:
@@ -19,15 +19,14 @@ def section(title: str) -> str:
 
 
 def test_every_test_that_is_named_is_a_link_to_its_file():
-    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", PAGE)
-    linked = re.findall(r"\[`(tests/[\w/]+\.py)::(\w+)`\]\(\.\./([^)]*)\)", PAGE)
-    assert linked == [(file, name, file) for file, name in named]
+    assert not_linked(PATH) == []
 
 
-@pytest.mark.parametrize(("file", "name"), TESTS, ids=lambda value: value.rpartition("/")[2])
+@pytest.mark.parametrize(
+    ("file", "name"), sorted(set(named(PAGE))), ids=lambda value: value.rpartition("/")[2]
+)
 def test_the_test_that_holds_a_promise_exists(file, name):
-    tree = ast.parse((ROOT / file).read_text())
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert is_there(file, name)
 
 
 def test_each_promise_names_the_tests_that_hold_it():

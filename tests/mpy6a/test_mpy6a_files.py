@@ -67,6 +67,30 @@ def test_a_full_file_is_closed_and_a_read_one_deleted(strict):
 
 
 @BOTH
+def test_sessions_that_wait_equally_long_share_a_file_and_others_never_do(strict):
+    store = opened(strict=strict, file_bytes=200)
+    stored = {}
+    for number in range(60):
+        now = T0 + number
+        topic, delay = ((SHORT, 30), (LONG, 600), (ONCE, 30), (SHORT, 45))[number % 4]
+        stored[store.put(topic, b"data", delay=delay, now=now)] = (delay, now)
+    store._engine.drain()
+    shared = 0
+    for name, raw in files_of(store).items():
+        if not name.endswith(".data"):
+            continue
+        at, topics = 0, set()
+        while at < len(raw):
+            record, at = lay.read_record(raw, at)
+            delay, now = stored.pop(record.id)
+            assert (delay, record.replay_time) == (lay.parse_name(name), now + delay)
+            topics.add(record.topic)
+        shared += topics == {SHORT, ONCE}
+    assert stored == {}
+    assert shared > 0
+
+
+@BOTH
 def test_the_file_that_is_written_stays_when_all_of_it_is_read(strict):
     store = opened(strict=strict)
     store.put(SHORT, b"a", now=T0)

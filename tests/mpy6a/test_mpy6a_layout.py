@@ -155,6 +155,12 @@ def test_what_is_no_name_of_a_data_file_is_refused_everywhere(name):
             ops.decode(payload_of(event))
 
 
+def test_the_names_in_the_note_are_names_of_that_delay_and_hour():
+    assert lay.data_name(30, HOUR, ()) == "30@2022042817.data"
+    assert lay.data_name(60, 1651276800, ()) == "60@2022043000.data"  # 2022-04-30 00:00:00 UTC
+    assert [lay.parse_name(name) for name in ("30@2022042817.data", "60@2022043000.data")] == [30, 60]
+
+
 def test_the_delay_of_a_name():
     assert lay.parse_name("4294967295@2022042817-12.data") == lay.DELAY_MAX
 

@@ -140,3 +140,20 @@ def test_switches_in_one_hour_get_suffixes_and_need_no_snapshot(tmp_path):
     ]
     with SessionStore(tmp_path, strict=True) as store:
         assert [session.data for session in store.due(now=NOW + 9999)] == [b"first", b"third"]
+
+
+def test_the_order_of_files_is_that_of_their_bound_and_not_of_their_creation(tmp_path):
+    """A leader whose clock went back may have created the later file first."""
+    early, late = record(NOW + 30, 10, b"early"), record(NOW + 3630, 11, b"late")
+    (tmp_path / A).write_bytes(early)
+    (tmp_path / C).write_bytes(late)
+    items = [
+        Descriptor(C, StateID(3, 1), StateID(3, 11), 0, 0, len(late), NOW + 3630),
+        Descriptor(A, StateID(3, 2), StateID(3, 10), 0, 0, len(early), NOW + 30),
+    ]
+    (tmp_path / lay.SNAPSHOT_FILE).write_bytes(lay.encode_snapshot(items))
+    (tmp_path / lay.CHANGES_FILE).write_bytes(log([]))
+    assert DIALECT.verify(DISK, str(tmp_path), no_progress).verdict == "clean"
+    assert [row[3] for row in state(tmp_path)] == [b"early", b"late"]
+    with SessionStore(tmp_path, strict=True) as store:
+        assert [session.data for session in store.due(now=NOW + 9999)] == [b"early", b"late"]

@@ -586,6 +586,20 @@ def test_a_snapshot_of_nothing_new_is_not_written(kernel):
         assert len(kernel.log) == calls
 
 
+def test_a_snapshot_is_never_changed_only_replaced(tmp_path):
+    path = tmp_path / "data" / "tflux.snapshot"
+    with QueueStore(tmp_path) as store:
+        store.queue().add(b"first")
+        store.snapshot()
+        old = path.read_bytes()
+        with path.open("rb") as file:  # holds the old one, whatever happens to its name
+            store.queue().add(b"second")
+            assert path.read_bytes() == old
+            store.snapshot()
+            assert file.read() == old
+        assert path.read_bytes() != old
+
+
 def test_a_torn_tail_is_cut_on_opening_and_told(kernel):
     with opened(kernel) as store:
         store.queue().add(b"x")

@@ -153,6 +153,31 @@ def test_entries_below_the_first_one_are_refused():
         assert [entry.lsn for entry in log.entries(log.first_lsn)] == list(range(log.first_lsn, 25))
 
 
+@EDITIONS
+def test_a_segment_ends_at_the_soft_limit_when_all_is_committed_and_at_the_hard_limit_always(edition):
+    kernel = MemoryKernel()
+    with opened(kernel, edition=edition, soft_limit=100, hard_limit=300) as log:
+        while log.last_lsn < 4:
+            log.append(1, [ADD])
+        assert segments(kernel) == [0]  # over the soft limit, and nothing is committed
+        log.commit(3)
+        log.append(1, [ADD])
+        assert segments(kernel) == [0]  # LSN 4 is not committed
+        log.commit(5)
+        log.append(1, [ADD])
+        assert segments(kernel) == [0, 6]
+        for _ in range(20):
+            log.append(1, [ADD])
+        assert segments(kernel)[:2] == [0, 6]
+        third = segments(kernel)[2]
+        size = len(files(kernel)[f"{ROOT}/data/log/{6:019d}.log"])
+        assert (
+            300 < size < 300 + 100
+        )  # uncommitted: over the hard limit by less than a record and the end marker
+    with opened(kernel) as log:
+        assert [entry.lsn for entry in log.entries(third)] == list(range(third, 27))
+
+
 # Rolling back
 
 

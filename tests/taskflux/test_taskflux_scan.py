@@ -529,3 +529,18 @@ def test_a_snapshot_whose_last_id_is_too_low_gives_no_id_out_twice(layout):
     with QueueStore(DATA, disk=Disk(kernel)) as store:
         assert store.queue().last_id == 7  # the state says 5
         assert store.queue().add(b"") == 8
+
+
+@BOTH
+def test_queues_and_records_of_a_snapshot_may_stand_in_any_order(layout):
+    def queue(name: bytes, *keys: int) -> bytes:
+        rows = [struct.pack(">QqI", id_, key, 0) for id_, key in enumerate(keys, 1)]
+        head = bytes([len(name)]) + name + struct.pack(">iQiiBi", 1, 5, -1, -1, 0, len(keys))
+        return head + b"".join(rows)
+
+    state = struct.pack(">i", 3) + queue(b"z", 3, 1, 2) + queue(b"") + queue(b"a", 2, -1)
+    kernel = machine(layout, (1, segment(layout, [])), snapshot=snapshot_of_state(layout, state))
+    with QueueStore(DATA, disk=Disk(kernel)) as store:
+        assert [spec.name for spec in store.list()] == ["", "a", "z"]
+        taken = {name: [record.key for record in store.queue(name).take_many(9)] for name in "az"}
+        assert taken == {"a": [-1, 2], "z": [1, 2, 3]}

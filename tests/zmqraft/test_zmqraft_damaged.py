@@ -233,3 +233,16 @@ def test_a_capacity_beyond_all_measure_in_the_newest_file_is_damage_and_no_fault
     found = scan.read_table(memoryview(head + slots + lay.segment(lay.ENTRIES_TOKEN, b"")), 1)
     assert isinstance(found, scan.Damage)
     assert found.code == "index-capacity"
+
+
+@pytest.mark.parametrize("capacity", [0, lay.CAPACITY_FILE_MAX + 1])
+def test_a_capacity_that_cannot_be_is_told_as_such(capacity, tmp_path):
+    with RaftStore(tmp_path) as store:
+        store.append([Entry(1, b"x")])
+    path = tmp_path / ONE
+    raw = path.read_bytes()
+    path.write_bytes(lay.encode_index_head(capacity, 1) + raw[lay.TABLE_OFFSET :])
+    with pytest.raises(DamageError, match=f"a capacity of {capacity} cannot be") as caught:
+        RaftStore(tmp_path)
+    assert (caught.value.code, caught.value.offset) == ("index-capacity", 12)
+    assert (caught.value.expected, caught.value.found) == ("1 to 16777215", str(capacity))
