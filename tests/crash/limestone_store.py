@@ -282,6 +282,13 @@ def first_version(disk: Disk, history: History[Item]) -> None:
     history.acknowledge(item)
 
 
+def first_version_compacted(disk: Disk, history: History[Item]) -> None:
+    """The same, and its only log has the name that compacted files had then."""
+    first_version(disk, history)
+    disk.rename(f"{ROOT}/pwal_0000", f"{ROOT}/{lay.COMPACTED_FILE}")
+    disk.sync_directory(ROOT)
+
+
 def fifth_version(disk: Disk, history: History[Item]) -> None:
     """A directory of version 5 of the original, before there were end markers: opening rotates its logs."""
     first_version(disk, history)
@@ -415,6 +422,7 @@ SUITE = Suite(
         ),  # torn in larger pieces: they are long
         Scenario("goes-on-without-an-epoch-file", migrates, prepare=begun_epochs),
         Scenario("migrates", migrates, prepare=first_version),
+        Scenario("migrates-a-compacted-log", migrates, prepare=first_version_compacted, atomic_bytes=4),
         Scenario("upgrades", upgrades, prepare=first_version),
         Scenario("migrates-shipped", migrates, prepare=fifth_version, atomic_bytes=4),
         *_of("shipped", opens_again, rotates, is_aborted, atomic_bytes=4),

@@ -20,9 +20,8 @@ def find_base(found: Survey) -> None:
     there = found.listing.compacted
     named = sorted(found.catalog.compacted)
     base = [name for name in named if name in there]
-    unnamed = lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base
-    if unnamed and (found.edition == "shipped" or found.manifest is None or found.manifest.version == 1):
-        base.append(lay.COMPACTED_FILE)
+    if lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base:
+        base.append(lay.COMPACTED_FILE)  # of the shipped edition: in the designed one it is a log
     missing = [name for name in named if name not in there]
     if missing == [lay.COMPACTED_FILE] and found.listing.previous is not None and not base:
         base, missing = [lay.COMPACTED_PREVIOUS], []

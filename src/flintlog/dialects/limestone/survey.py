@@ -225,7 +225,7 @@ def _survey(
         raise ChangedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
         )
-    _read_manifest(found, assumed)
+    _read_manifest(found, catalogs, assumed)
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found
     _read_catalog(found, catalogs)
@@ -305,7 +305,7 @@ def _covers_pending(found: Survey) -> bool:
     return found.low >= 0 and any((epochs <= np.uint64(found.low)).any() for epochs in pending)
 
 
-def _read_manifest(found: Survey, assumed: Manifest | None) -> None:
+def _read_manifest(found: Survey, catalogs: dict[str, bytes], assumed: Manifest | None) -> None:
     read: dict[str, Manifest | DamageError] = {}
     for name in found.listing.manifests:
         raw = found.disk.read(posixpath.join(found.path, name), lay.MANIFEST_SIZE_MAX)
@@ -350,15 +350,31 @@ def _read_manifest(found: Survey, assumed: Manifest | None) -> None:
                 str(version),
             )
         )
-    found.edition = _edition(version, found.listing)
+    found.edition = _edition(version, catalogs)
+    if found.edition == "designed":
+        _take_as_logs(found.listing)
 
 
-def _edition(version: int, listing: Listing) -> Edition:
-    """Versions 1 and 2 are the note's. The program's own version 2 is told by its compacted file."""
+def _edition(version: int, catalogs: dict[str, bytes]) -> Edition:
+    """Versions 1 and 2 are the note's. The program's own version 2 is told by a catalog that names its compacted file,
+    whole or torn."""
     if version > lay.VERSION_OF["designed"]:
         return "shipped"
-    marks = lay.COMPACTED_FILE in listing.compacted or listing.previous is not None
-    return "shipped" if version == lay.VERSION_OF["designed"] and marks else "designed"
+    named = any(lay.COMPACTED_FILE.encode() in raw for raw in catalogs.values())
+    return "shipped" if version == lay.VERSION_OF["designed"] and named else "designed"
+
+
+def _take_as_logs(listing: Listing) -> None:
+    """The compacted file of version 1 is a log like any other, the oldest of its channel; opening names it so."""
+    old = {
+        lay.COMPACTED_PREVIOUS: listing.previous,
+        lay.COMPACTED_FILE: listing.compacted.pop(lay.COMPACTED_FILE, None),
+    }
+    listing.previous = None
+    listing.logs += [
+        LogFile(name, size, 0, 0, at) for at, (name, size) in enumerate(old.items()) if size is not None
+    ]
+    listing.logs.sort(key=lambda log: log.order)
 
 
 def _read_catalog(found: Survey, raw: dict[str, bytes]) -> None:

@@ -119,6 +119,8 @@ class Datastore:
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
         self.disk.sync_ancestors(self.path)
+        if creation.name_first_compacted(found):
+            found = self._survey()
         self._heal(found, instance)
         order = numeric if self.edition == "designed" else by_bytes
         self.snapshot: Snapshot | None = None

@@ -220,9 +220,10 @@ def _edition_shown(found: Survey) -> Edition | None:
     listing = found.listing
     if any(map(lay.CMPCT_NAME.fullmatch, listing.compacted)):
         return "designed"
-    if listing.compacted or listing.previous is not None:
-        return "shipped"
-    ends = [scan.walk(found.view(log.name, active=True)).snippets.closed for log in listing.logs]
+    if (listing.compacted or listing.previous is not None) and listing.catalogs:
+        return "shipped"  # version 1, which has a file of this name too, has no catalog
+    names = [*listing.compacted, *(log.name for log in listing.logs)]
+    ends = [scan.walk(found.view(name, active=True)).snippets.closed for name in names]
     if any(bool(closed.any()) for closed in ends):
         return "shipped"
     return "designed" if any(len(closed) for closed in ends) else None
