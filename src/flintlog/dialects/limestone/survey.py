@@ -10,10 +10,10 @@ the compacted files below, the logs above with their snippets, and which bytes a
 2. on top of it, from every log, the snippets above the catalog's maximum epoch up to the durable one. The highest
    write version of a key counts; every entry here counts more than one of the base.
 
-A log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a compaction
-(the original does that to channels which a later process did not open, and after a migration). Then the maximum
-epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction takes out of
-the catalog again, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
+Shipped: a log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a
+compaction (the original does that to channels which a later process did not open, and after a migration). Then the
+maximum epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction does
+not list, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LogRead:
     file: LogFile
     walk: Walk
     tail: Tail | None
-    listed: bool  # the catalog says that compaction has taken it in
+    listed: bool  # the catalog says that compaction has taken it in, by its name or by its first epoch
 
     @property
     def snippets(self) -> Snippets:
@@ -122,6 +122,11 @@ class Survey:
     def last_epoch(self) -> int:
         """The largest epoch that ever appeared; the next session needs a higher one, or this one."""
         return max([self.durable, *(int(log.snippets.epoch.max()) for log in self.logs if len(log.snippets))])
+
+    def greatest(self, epoch: int) -> int:
+        """The greatest epoch, up to this one, that the state holds a session of."""
+        counted = (read.counted(self.low, epoch).epoch for read in self.logs)
+        return max([0, min(self.low, self.durable), *(int(some.max()) for some in counted if len(some))])
 
     @property
     def end_markers(self) -> bool:
@@ -474,10 +479,16 @@ def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
     if not walk.stop.good:
         view = found.view(log.name, active=log.active)
         tail = judge(view, walk, found.durable, end_markers=found.end_markers)
-    read = LogRead(log, walk, tail, log.name in found.catalog.detached)
+    read = LogRead(log, walk, tail, log.name in found.catalog.detached or _begins_below(found, walk.snippets))
     found.logs.append(read)
     if tail is not None:
         found.findings.append(_tail_finding(found, read, tail, view))
+
+
+def _begins_below(found: Survey, snippets: Snippets) -> bool:
+    """Does the first session show that a compaction has taken the log in? In the designed edition it does."""
+    first = counted(snippets, -1, lay.NUMBER_MAX)[:1]
+    return found.edition == "designed" and bool(len(first)) and int(first.epoch[0]) <= found.low
 
 
 def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:
@@ -515,8 +526,9 @@ def _judge_logs(found: Survey) -> None:
 
 
 def _is_left_out(found: Survey, read: LogRead) -> bool:
-    """Does this log hold durable snippets that the catalog's maximum epoch claims and no compaction has seen?"""
-    if found.low < 0 or read.listed:
+    """Does this log hold durable snippets that the catalog's maximum epoch claims and no compaction has seen? In the
+    designed edition a compaction sees every log."""
+    if found.edition == "designed" or found.low < 0 or read.listed:
         return False
     covered = read.counted(-1, min(found.low, found.durable))
     return bool((covered.entries > 0).any())

@@ -117,6 +117,9 @@ def _roll_back(found: Survey) -> None:
         found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
     elif found.catalog_name is None and found.disk.stat(_path(found, lay.CATALOG_FILE)) is not None:
         publish_catalog(found.disk, found.path, found.catalog)  # it was not whole, and nothing was compacted
+    catalog = _leave_out(found)
+    if catalog != found.catalog:
+        publish_catalog(found.disk, found.path, catalog)
 
 
 def _settle_compacted(found: Survey) -> None:
@@ -136,7 +139,7 @@ def _settle_compacted(found: Survey) -> None:
 
 
 def _leave_out(found: Survey) -> Catalog:
-    """The catalog without the logs that hold sessions behind the compaction: the original reads no log it lists."""
+    """The catalog without the logs that hold sessions behind the compaction: others read no log that it lists."""
     catalog = found.catalog
     if found.low < 0 or found.all_history:
         return catalog

@@ -258,7 +258,8 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
         draft.refusal = "there are compacted files of several compactions and no catalog; restore a backup"
         return
     [(epoch, files)] = sets.items()
-    detached = [log.name for log in found.listing.logs if not log.active and log.channel is not None]
+    rotated = (read for read in found.logs if not read.file.active and read.file.channel is not None)
+    detached = [read.file.name for read in rotated if not read.reaches_above(epoch)]
     catalog = Catalog(dict.fromkeys(files, lay.COMPACTED_VERSION), frozenset(detached), epoch, None)
     reason = f"{wrong.message}; made again from {', '.join(files)}, which hold epoch {epoch}"
     numbers = [int(match[1]) for file in files if (match := lay.CMPCT_NAME.fullmatch(file))]
