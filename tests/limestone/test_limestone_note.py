@@ -98,6 +98,51 @@ def test_sessions_above_the_maximum_epoch_count_wherever_they_are_and_opening_pa
     assert listed_above_the_epoch(Disk(), str(tmp_path)) == []
 
 
+def test_a_begin_marker_that_arrived_in_part_hides_nothing_behind_it(tmp_path):
+    """It is a session without entries, of an older epoch than its own, and new sessions are written behind it."""
+    directory = compacted(tmp_path)
+    directory.log(tail=lay.encode_begin(6 << 8)[:1] + bytes(8))
+    with Datastore(tmp_path) as store:
+        put(store.channel(), b"behind")
+        store.switch_epoch()
+        assert (keys(tmp_path), noted(tmp_path)) == ("a behind", "a behind")
+
+
+# What a session writes
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_a_session_opens_its_log_and_writes_its_begin_marker_when_it_begins(edition, tmp_path):
+    with Datastore(tmp_path, edition=edition) as store:
+        store.switch_epoch(7)
+        channel = store.channel()
+        channel.begin()
+        assert (tmp_path / "pwal_0000").read_bytes() == lay.encode_begin(7)
+        channel.end()
+        before = (tmp_path / "pwal_0000").read_bytes()
+        channel.begin()
+        assert (tmp_path / "pwal_0000").read_bytes() == before + lay.encode_begin(7)
+        channel.abort()
+        marked = bytes([lay.INVALIDATED]) + lay.encode_begin(7)[1:]
+        assert (tmp_path / "pwal_0000").read_bytes() == before + marked
+        store.switch_epoch()
+        assert DIALECT.verify(Disk(), str(tmp_path), no_progress).findings == ()
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_the_first_session_of_a_process_ends_in_the_log_that_was_rotated_under_it(edition, tmp_path):
+    with Datastore(tmp_path, edition=edition) as store:
+        channel = store.channel()
+        with channel.session() as open_session:
+            [name] = store.rotate()
+            open_session.put(1, b"a", b"v")
+        assert b"a" in (tmp_path / name).read_bytes() and not (tmp_path / "pwal_0000").exists()
+        put(channel, b"b")
+        store.switch_epoch()
+        assert b"b" in (tmp_path / "pwal_0000").read_bytes()
+        assert keys(tmp_path) == "a b"
+
+
 # What a compaction writes
 
 

@@ -299,10 +299,6 @@ class Datastore:
                 self._ended.add(epoch)
         self._advance()
 
-    def naming(self) -> AbstractContextManager[None]:
-        """Held while a log is created: not between the renames of a rotation and their sync."""
-        return self._lock
-
     def next_versions(self, epoch: int, count: int) -> Version:
         """The first of so many write versions in a row."""
         with self._lock:

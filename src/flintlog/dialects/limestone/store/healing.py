@@ -143,10 +143,16 @@ def _leave_out(found: Survey) -> Catalog:
     catalog = found.catalog
     if found.low < 0 or found.all_history:
         return catalog
-    newer = [read for read in found.logs if read.listed and len(read.counted(found.low, found.durable))]
+    newer = [read for read in found.logs if read.listed and _goes_on(found, read)]
     for read in newer:
         mark(found, read, read.counted(-1, found.low))
     return replace(catalog, detached=catalog.detached - {read.file.name for read in newer})
+
+
+def _goes_on(found: Survey, read: LogRead) -> bool:
+    """Does the log hold sessions behind the compaction, or will it? A begin marker of which a crash left a part is a
+    session of an older epoch, and an active log must not begin with one."""
+    return read.file.active or bool(len(read.counted(found.low, found.durable)))
 
 
 def mark(found: Survey, read: LogRead, sessions: Snippets) -> None:
