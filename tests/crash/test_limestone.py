@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.crash import (
     limestone_backup,
+    limestone_epochs,
     limestone_note,
     limestone_original,
     limestone_store,
@@ -31,6 +32,7 @@ SUITES = (
     limestone_store.SUITE,
     limestone_original.SUITE,
     limestone_note.SUITE,
+    limestone_epochs.SUITE,
     limestone_upkeep.COMPACT,
     limestone_upkeep.REPAIR,
     limestone_upkeep.CONVERT,

@@ -23,8 +23,10 @@ def seen_by_the_note(disk: Disk, path: str) -> dict[Key, bytes]:
     }
     held = lay.CATALOG_BACK if lay.CATALOG_BACK in files else lay.CATALOG_FILE
     catalog = lay.decode_catalog(files[held]) if held in files else lay.Catalog()
-    epochs = b"".join(raw for name, raw in files.items() if name.startswith("epoch"))
-    durable = max((lay.decode_marker(epochs, at) for at in range(0, len(epochs) - 8, 9)), default=0)
+    epochs = [raw for name, raw in files.items() if name.startswith("epoch")]
+    durable = max(
+        (lay.decode_marker(raw, at) for raw in epochs for at in range(0, len(raw) - 8, 9)), default=0
+    )
     names = [*catalog.compacted, *(name for name in files if _is_read(name, files[name], catalog))]
     newest: dict[Key, lay.Entry] = {}
     for name in names:

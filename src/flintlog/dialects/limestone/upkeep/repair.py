@@ -49,6 +49,7 @@ HEALED_BY_OPENING = {
     "catalog-back": "restore",
     "catalog-incomplete": "rewrite",
     "compacted-previous": "restore",
+    "compacted-unnamed": "remove",
 }
 _LOG_DAMAGE = ("entry-cut", "entry-type", "entry-outside")
 
