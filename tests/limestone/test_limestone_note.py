@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.limestone.directories import ROTATED, designed, session, shipped
 from tests.limestone.note_rule import seen_by_the_note
-from tests.limestone.original_rule import listed_above_the_epoch
+from tests.limestone.original_rule import listed_above_the_epoch, seen_by_the_original
 
 from flintlog.core.dialect import no_progress
 from flintlog.core.workers import Threads
@@ -74,8 +74,9 @@ def test_damage_in_such_a_log_does_not_stop_opening(tmp_path):
         pass
 
 
-def test_a_log_with_an_odd_name_that_was_compacted_is_not_processed_again(tmp_path):
-    designed(tmp_path, 2).log(session(1, "a"), name="pwal_0000.copy").log(session(2, "b"))
+@pytest.mark.parametrize("make", [designed, shipped])
+def test_a_log_with_an_odd_name_that_was_compacted_is_not_processed_again(make, tmp_path):
+    make(tmp_path, 2).log(session(1, "a"), name="pwal_0000.copy").log(session(2, "b"))
     with Datastore(tmp_path) as store:
         assert store.compact() is not None
         channel = store.channel()
@@ -85,6 +86,8 @@ def test_a_log_with_an_odd_name_that_was_compacted_is_not_processed_again(tmp_pa
     with Datastore(tmp_path) as store:
         assert store.compact() is not None
     assert keys(tmp_path) == "b"
+    if make is shipped:
+        assert seen_by_the_original(Disk(), str(tmp_path)).keys() == {(1, b"b")}
 
 
 @pytest.mark.parametrize("detached", [(), (ROTATED,)])

@@ -118,6 +118,7 @@ def compact(
                 _begin_compacted(found)
             _put_compacted(found, scratch)
             _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, epoch, blob))
+            _mark_odd(found, epoch)
     old = [name for name in found.base if name not in names]
     return Compacted(epoch, tuple(names), (*old, *sorted(covered)))
 
@@ -229,6 +230,15 @@ def _switch_shipped(found: Survey, catalog: Catalog) -> None:
         found.disk.rename(file.path, back)
     publish_catalog(found.disk, found.path, catalog)
     found.disk.sync_directory(found.path)  # before logs go that the old catalog does not list
+
+
+def _mark_odd(found: Survey, epoch: int) -> None:
+    """Logs whose names no catalog can list would be read again, on top of what is newer: their sessions are in the
+    compacted file now. Until then every log is still there, and all count by their versions."""
+    for read in found.logs:
+        old = read.counted(-1, epoch)
+        if read.file.channel is None and len(old):
+            mark(found, read, old)
 
 
 def _largest_blob(found: Survey) -> int:

@@ -277,7 +277,7 @@ class Datastore:
             _log.exception("on_durable failed for epoch %d of %s; the epoch is durable", upper, self.path)
 
     def _to_record(self, upper: int) -> int:
-        """What the epoch file says when all is durable up to an epoch; the original records only those with sessions."""
+        """What the epoch file says when all is durable up to an epoch. The original records those with sessions."""
         if self.edition == "designed":
             return upper
         return max((epoch for epoch in self._ended if epoch <= upper), default=0)
