@@ -58,7 +58,8 @@ def epoch_end(found: Survey) -> int:
 
 def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> None:
     """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies."""
-    pending = [int(at) for at in read.pending(found.durable).offset]
+    sessions = read.pending(found.durable)
+    pending = [int(at) for at in sessions.offset]
     torn = read.tail if read.tail is not None and read.tail.torn else None
     may_cut = read.file.active and read.file.size <= COPY_BYTES_MAX
     cut = torn.begin if torn is not None and may_cut else None
@@ -74,9 +75,10 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
     marks = [at for at in pending if cut is None or at < cut]
     if torn is not None and not may_cut and not torn.marked and torn.begin not in marks:
         marks.append(torn.begin)
+    changed = marks if cut is None else [*marks, cut]
     with found.disk.open(_path(found, read.file.name), "write") as file:
-        if marks or cut is not None:
-            keep_cut(found.disk, found.path, file, min([*marks, *([] if cut is None else [cut])]))
+        if changed and (torn is not None or sessions.entries.any()):  # a begin marker alone holds nothing
+            keep_cut(found.disk, found.path, file, min(changed))
         for at in marks:
             file.pwrite(_INVALIDATED, at)
         if cut is not None:
