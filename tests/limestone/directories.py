@@ -179,6 +179,15 @@ CASES: list[tuple[str, Make]] = [
             .catalog(Catalog({lay.COMPACTED_FILE: 1}, frozenset({ROTATED}), 2))
         ),
     ),
+    (
+        "snippet-old",
+        lambda root: (
+            designed(root, 3)
+            .compacted("a", epoch=2, name="cmpct_0001")
+            .log(session(2, "a"))
+            .catalog(Catalog({"cmpct_0001": 1}, max_epoch=2, max_blob=None))
+        ),
+    ),
     ("blob-missing", lambda root: shipped(root, 1).log(BLOB)),
     ("leftover", lambda root: designed(root, 1).write("cmpct_0001.tmp", b"")),
     ("odd-name", lambda root: shipped(root, 1).log(ONE, name="pwal_0000.copy")),

@@ -509,6 +509,8 @@ def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) ->
 def _judge_logs(found: Survey) -> None:
     for read in found.logs:
         found.findings += _snippet_findings(found, read)
+        if found.edition == "designed" and found.low >= 0 and read.file.active:
+            found.findings += _old_sessions(found, read)
     left_out = [read for read in found.logs if _is_left_out(found, read)]
     if not left_out:
         return
@@ -523,6 +525,17 @@ def _judge_logs(found: Survey) -> None:
         )
         offset = int(read.counted(-1, min(found.low, found.durable)).offset[0])
         found.findings.append(Finding(severity, code, message, read.file.name, offset))
+
+
+def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
+    """A compaction rotates every log first, so that an active one holds nothing that it took in."""
+    old = read.counted(-1, found.low)
+    old = old[old.entries > 0]
+    if found.low >= 0 and len(old):
+        message = (
+            f"an active log holds nothing up to epoch {found.low}, which is compacted: it is another file"
+        )
+        yield Finding(Severity.CORRUPT, "snippet-old", message, read.file.name, int(old.offset[0]))
 
 
 def _is_left_out(found: Survey, read: LogRead) -> bool:

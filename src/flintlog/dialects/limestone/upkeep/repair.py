@@ -274,7 +274,11 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
 def _plan_base(found: Survey, draft: Draft) -> None:
     renewed = any(step.file == lay.CATALOG_FILE for step in draft.steps)
     for finding in found.findings:
-        if finding.code == "compacted-missing" and not renewed:
+        if finding.code == "snippet-old":
+            draft.refusal = (
+                f"{finding.file} is another file, and what stood there nobody knows; restore a backup"
+            )
+        elif finding.code == "compacted-missing" and not renewed:
             draft.refusal = f"{finding.file} is gone, and nothing else holds its keys; restore a backup"
         elif finding.code == "compacted-other":
             draft.refusal = (
