@@ -17,9 +17,9 @@ from flintlog.disk import Disk
 from flintlog.testing import History, MemoryKernel, Scenario, Suite
 
 
-def mixed_logs(disk: Disk, history: History[Item]) -> None:
+def mixed_logs(disk: Disk, history: History[Item], edition: str = "shipped") -> None:
     """Two logs with durable sessions; each has the newer entry of one key."""
-    with Driver(disk, history, edition="shipped") as app:
+    with Driver(disk, history, edition=edition) as app:
         app.write(0, (1, b"a", b"1"))
         app.write(1, (1, b"b", b"1"))
         app.switch()

@@ -191,6 +191,18 @@ def rotates(disk: Disk, history: History[Item], **options: Any) -> None:
         app.switch()
 
 
+def begins_before_a_rotation(disk: Disk, history: History[Item], **options: Any) -> None:
+    """The first session of a process is open when its log gets another name, and ends there."""
+    with Driver(disk, history, **options) as app:
+        with app.session(0, (1, b"a", b"1")):
+            [name] = app.store.rotate()
+            app.write(1, (1, b"b", b"2"))
+        assert disk.stat(f"{ROOT}/pwal_0000") is None and disk.stat(f"{ROOT}/{name}") is not None
+        app.switch()
+        app.write(0, (1, b"c", b"3"))
+        app.switch()
+
+
 def compacts(disk: Disk, history: History[Item], **options: Any) -> None:
     """Two compactions, the second while a session is open."""
     with Driver(disk, history, **options) as app:
@@ -280,6 +292,13 @@ def first_version(disk: Disk, history: History[Item]) -> None:
             file.sync()
     disk.sync_directory(ROOT)
     history.acknowledge(item)
+
+
+def first_version_compacted(disk: Disk, history: History[Item]) -> None:
+    """The same, and its only log has the name that compacted files had then."""
+    first_version(disk, history)
+    disk.rename(f"{ROOT}/pwal_0000", f"{ROOT}/{lay.COMPACTED_FILE}")
+    disk.sync_directory(ROOT)
 
 
 def fifth_version(disk: Disk, history: History[Item]) -> None:
@@ -411,13 +430,14 @@ SUITE = Suite(
     (
         *_of("designed", opens_again),
         *_of(
-            "designed", life, rotates, compacts, is_aborted, atomic_bytes=4
+            "designed", life, rotates, begins_before_a_rotation, compacts, is_aborted, atomic_bytes=4
         ),  # torn in larger pieces: they are long
         Scenario("goes-on-without-an-epoch-file", migrates, prepare=begun_epochs),
         Scenario("migrates", migrates, prepare=first_version),
+        Scenario("migrates-a-compacted-log", migrates, prepare=first_version_compacted, atomic_bytes=4),
         Scenario("upgrades", upgrades, prepare=first_version),
         Scenario("migrates-shipped", migrates, prepare=fifth_version, atomic_bytes=4),
-        *_of("shipped", opens_again, rotates, is_aborted, atomic_bytes=4),
+        *_of("shipped", opens_again, rotates, begins_before_a_rotation, is_aborted, atomic_bytes=4),
         Scenario(
             "shipped-compacts",
             compacts_again,

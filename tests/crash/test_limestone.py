@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.crash import limestone_backup, limestone_original, limestone_store, limestone_upkeep, promises
+from tests.crash import (
+    limestone_backup,
+    limestone_epochs,
+    limestone_note,
+    limestone_original,
+    limestone_store,
+    limestone_upkeep,
+    promises,
+)
 
 from flintlog.core.backup import copying, listing
 from flintlog.dialects.limestone.store import (
@@ -23,6 +31,8 @@ from flintlog.testing import kill_rounds, nothing_lost_nothing_invented
 SUITES = (
     limestone_store.SUITE,
     limestone_original.SUITE,
+    limestone_note.SUITE,
+    limestone_epochs.SUITE,
     limestone_upkeep.COMPACT,
     limestone_upkeep.REPAIR,
     limestone_upkeep.CONVERT,

@@ -130,6 +130,15 @@ CASES: list[tuple[str, Make]] = [
             .catalog(Catalog({lay.COMPACTED_FILE: 1}, max_epoch=1))
         ),
     ),
+    (
+        "compacted-unnamed",
+        lambda root: (
+            designed(root, 3)
+            .compacted("a", epoch=2, name="cmpct_0001")
+            .compacted("a", epoch=2, name="cmpct_0007")
+            .catalog(Catalog({"cmpct_0001": 1}, max_epoch=2, max_blob=None))
+        ),
+    ),
     ("epoch-missing", lambda root: shipped(root).log(ONE).remove(lay.EPOCH_FILE)),
     (
         "epoch-short",
@@ -168,6 +177,15 @@ CASES: list[tuple[str, Make]] = [
             .compacted("a")
             .log(session(1, "a"), name="pwal_0002")
             .catalog(Catalog({lay.COMPACTED_FILE: 1}, frozenset({ROTATED}), 2))
+        ),
+    ),
+    (
+        "snippet-old",
+        lambda root: (
+            designed(root, 3)
+            .compacted("a", epoch=2, name="cmpct_0001")
+            .log(session(2, "a"))
+            .catalog(Catalog({"cmpct_0001": 1}, max_epoch=2, max_blob=None))
         ),
     ),
     ("blob-missing", lambda root: shipped(root, 1).log(BLOB)),

@@ -28,13 +28,13 @@ def seen_by_the_original(disk: Disk, path: str) -> dict[Key, bytes]:
     newest: dict[Key, lay.Entry] = {}
     for name in names:
         if name.startswith("pwal_") and name not in catalog.detached and name != lay.COMPACTED_FILE:
-            for entry in _entries(disk.read(f"{path}/{name}", _SIZE_MAX), durable):
+            for entry in entries_of(disk.read(f"{path}/{name}", _SIZE_MAX), durable):
                 key = entry.storage, entry.key
                 if key not in newest or newest[key].version <= entry.version:
                     newest[key] = entry
     seen: dict[Key, bytes] = {}
     if lay.COMPACTED_FILE in names:
-        for entry in _entries(disk.read(f"{path}/{lay.COMPACTED_FILE}", _SIZE_MAX), durable):
+        for entry in entries_of(disk.read(f"{path}/{lay.COMPACTED_FILE}", _SIZE_MAX), durable):
             seen[entry.storage, entry.key] = entry.value
     for key, entry in newest.items():
         if entry.type in (lay.PUT, lay.PUT_BLOBS):
@@ -54,7 +54,7 @@ def listed_above_the_epoch(disk: Disk, path: str) -> list[str]:
         name
         for name, raw in logs.items()
         if any(
-            raw[at] == lay.BEGIN and lay.decode_marker(raw, at) > catalog.max_epoch for at in _markers(raw)
+            raw[at] == lay.BEGIN and lay.decode_marker(raw, at) > catalog.max_epoch for at in markers_of(raw)
         )
     ]
 
@@ -72,7 +72,7 @@ def compacted_by_the_original(disk: Disk, path: str, copy: Disk) -> None:
     }
     epochs = b"".join(files.pop(name) for name in names if name.startswith("epoch"))
     last = max(
-        (lay.decode_marker(raw, at) for raw in (*logs.values(), epochs) for at in _markers(raw)), default=0
+        (lay.decode_marker(raw, at) for raw in (*logs.values(), epochs) for at in markers_of(raw)), default=0
     )
     rotated = {f"{name}.99999999999999.0" if len(name) == 9 else name: raw for name, raw in logs.items()}
     entries = [lay.put(storage, key, value, (0, 0)) for (storage, key), value in sorted(seen.items())]
@@ -88,7 +88,7 @@ def compacted_by_the_original(disk: Disk, path: str, copy: Disk) -> None:
             file.pwrite(raw, 0)
 
 
-def _markers(raw: bytes) -> Iterator[int]:
+def markers_of(raw: bytes) -> Iterator[int]:
     at = 0
     while at < len(raw) and (size := lay.record_size(raw, at)) is not None and at + size <= len(raw):
         if raw[at] in (lay.BEGIN, lay.INVALIDATED, lay.DURABLE):
@@ -96,7 +96,7 @@ def _markers(raw: bytes) -> Iterator[int]:
         at += size
 
 
-def _entries(raw: bytes, durable: int) -> Iterator[lay.Entry]:
+def entries_of(raw: bytes, durable: int) -> Iterator[lay.Entry]:
     at, counts = 0, False
     while at < len(raw) and (size := lay.record_size(raw, at)) is not None and at + size <= len(raw):
         if raw[at] in (lay.BEGIN, lay.INVALIDATED):

@@ -86,6 +86,23 @@ def test_an_epoch_is_not_durable_before_its_sessions_have_ended(tmp_path):
         assert auto.wait(epoch + 1, timeout=0)
 
 
+def test_epochs_stand_still_while_nothing_is_put_and_nobody_waits(tmp_path, edition):
+    """Each would cost a sync and a record."""
+    with Datastore(tmp_path, edition=edition) as store, store.automatic(interval=LATER) as auto:
+        auto._switch()
+        assert store.epoch == 1
+        auto.put(1, b"a", b"1")
+        for _ in range(3):
+            auto._switch()
+        assert (store.epoch, store.durable_epoch) == (2, 1)
+        with pytest.raises(KeyError), store.channel().session():
+            raise KeyError
+        auto._switch()  # it was given up, and somebody may wait for its epoch
+        assert (store.epoch, store.durable_epoch) == (3, 2)
+    with Datastore(tmp_path) as store, store.automatic(interval=0.001) as auto:
+        assert auto.wait(store.epoch + 2, timeout=60)
+
+
 def test_closing_makes_durable_what_was_put_and_takes_no_more(tmp_path, edition):
     with Datastore(tmp_path, edition=edition) as store:
         with store.automatic(interval=LATER) as auto:

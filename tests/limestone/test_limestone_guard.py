@@ -8,6 +8,7 @@ import logging
 import pytest
 from tests.golden_cases import snapshot_of
 
+from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.store import Datastore, back_up, restore
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError, StoppedError
@@ -120,7 +121,8 @@ def test_a_session_ends_once(edition, tmp_path):
         for act in (channel.end, channel.abort, lambda: given_up.put(1, b"d", b"4")):
             with pytest.raises(RefusedError):
                 act()
-        assert (tmp_path / "pwal_0000").read_bytes() == raw
+        marked = bytes([lay.INVALIDATED]) + lay.encode_begin(given_up.epoch)[1:]
+        assert (tmp_path / "pwal_0000").read_bytes() == raw + marked
         store.switch_epoch()
         assert store.durable_epoch == session.epoch
     with Datastore(tmp_path) as store:

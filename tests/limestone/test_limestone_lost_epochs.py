@@ -115,7 +115,7 @@ def test_sessions_that_wait_for_another_one_are_forgotten_and_copied(edition, ah
     store.close()
     assert found(tmp_path) == ("repairable", {"not-durable"})
     with Datastore(tmp_path) as store:
-        assert [finding.code for finding in store.findings] == ["not-durable"]
+        assert [finding.code for finding in store.findings] == ["not-durable"] * 2  # one of the open session
         assert [entry.key for entry in store.snapshot.scan()] == [b"durable"]
     [copy] = (tmp_path / "kept" / "opened").iterdir()
     assert copy.name.endswith(f"-pwal_0001@{keep}")

@@ -122,6 +122,7 @@ def test_every_finding_has_a_repair_or_a_reason(code, make, tmp_path):
             "catalog-version",
             "compacted-missing",
             "compacted-other",
+            "snippet-old",
             "snippet-open",
             "blob-missing",
             "leftover",

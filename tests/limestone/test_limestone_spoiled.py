@@ -21,9 +21,11 @@ from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 
 LOG = r"pwal_000\d(\.\d+\.\d)?"
-# What the format cannot see (docs/formats/limestone.md): the end of a log, a whole log, which of two logs this is.
+# What the format cannot see (docs/formats/limestone.md): the end of a log, a whole log, which of two logs this is, and
+# whether a rotated log that is compacted is the one that had the name.
 UNSEEN = re.compile(
-    rf"{LOG} (emptied|zeroed|halved|removed|copied over {LOG})|cmpct_\d+ copied over cmpct_\d+"
+    rf"{LOG} (emptied|zeroed|halved|removed|copied over {LOG})"
+    r"|cmpct_\d+ copied over (cmpct_\d+|pwal_000\d\.\d+\.\d)"
 )
 
 

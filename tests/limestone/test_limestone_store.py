@@ -592,6 +592,7 @@ def test_compacted_files_that_no_catalog_names_go_when_the_directory_is_opened(o
     for name in ("cmpct_0007", "cmpct_0008.tmp"):
         Path(store.path, name).write_bytes(raw)
     with opened() as store:
+        assert [(item.code, item.file) for item in store.findings] == [("compacted-unnamed", "cmpct_0007")]
         assert {name for name in names(store) if name.startswith("cmpct_")} == {counts}
         assert rows(store) == {(1, b"a"): b"1"}
 
@@ -606,6 +607,24 @@ def test_sessions_behind_a_compaction_are_above_its_epoch(opened, edition):
         write(store, (1, b"b", b"2"))
         with reopened(store) as store:
             assert (rows(store), store.findings) == ({(1, b"a"): b"1", (1, b"b"): b"2"}, ())
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_an_epoch_that_was_durable_without_sessions_stays_over(opened, compacts):
+    """Whoever was told of it never sees it again."""
+    told = []
+    store = opened(on_durable=told.append)
+    write(store, (1, b"a", b"1"))
+    store.switch_epoch(1000)
+    if compacts:
+        store.compact()
+    assert told[-1] == store.durable_epoch == 999
+    with reopened(store) as store:
+        assert (store.durable_epoch, store.epoch) == (999, 1000)
+        assert survey(Disk(), store.path).durable == 999
+        store.switch_epoch()
+        with reopened(store) as store:
+            assert (store.durable_epoch, store.epoch, rows(store)) == (1000, 1001, {(1, b"a"): b"1"})
 
 
 def test_a_directory_of_the_original_whose_last_epochs_were_empty_goes_on(tmp_path):

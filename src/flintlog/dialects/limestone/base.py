@@ -20,9 +20,8 @@ def find_base(found: Survey) -> None:
     there = found.listing.compacted
     named = sorted(found.catalog.compacted)
     base = [name for name in named if name in there]
-    unnamed = lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base
-    if unnamed and (found.edition == "shipped" or found.manifest is None or found.manifest.version == 1):
-        base.append(lay.COMPACTED_FILE)
+    if lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base:
+        base.append(lay.COMPACTED_FILE)  # of the shipped edition: in the designed one it is a log
     missing = [name for name in named if name not in there]
     if missing == [lay.COMPACTED_FILE] and found.listing.previous is not None and not base:
         base, missing = [lay.COMPACTED_PREVIOUS], []
@@ -37,17 +36,20 @@ def find_base(found: Survey) -> None:
         found.findings.append(Finding(Severity.CORRUPT, "compacted-missing", message, name))
     found.base = tuple(base)
     if found.catalog_name is not None:
-        found.findings += _newer_than_the_catalog(found)
+        found.findings += _outside_the_catalog(found)
 
 
-def _newer_than_the_catalog(found: Survey) -> Iterator[Finding]:
-    """Compacted files of a later epoch than the catalog reaches. Opening removes what no catalog names; these it may
-    remove only when their compaction did not come to its end, and every log that it took in is there."""
+def _outside_the_catalog(found: Survey) -> Iterator[Finding]:
+    """Compacted files that no catalog names, which opening removes. Those of a later epoch than the catalog reaches it
+    may remove only when their compaction did not come to its end, and every log that it took in is there."""
     logs = {log.name for log in found.listing.logs}
     undone = found.unfinished if found.unfinished and found.unfinished.detached <= logs else Catalog()
     for name in sorted(found.listing.compacted):
         epoch = compacted_epoch(found, name) if name not in {*found.base, *undone.compacted} else None
-        if epoch is not None and epoch > found.catalog.max_epoch:
+        if epoch is not None and epoch <= found.catalog.max_epoch and found.edition == "designed":
+            message = "the catalog does not name this compacted file: it does not count"
+            yield Finding(Severity.REPAIRABLE, "compacted-unnamed", message, name)
+        elif epoch is not None and epoch > found.catalog.max_epoch:
             message = f"it holds epoch {epoch}, and the catalog ends with {found.catalog.max_epoch}: it is an older one"
             yield Finding(
                 Severity.CORRUPT,

@@ -10,10 +10,10 @@ the compacted files below, the logs above with their snippets, and which bytes a
 2. on top of it, from every log, the snippets above the catalog's maximum epoch up to the durable one. The highest
    write version of a key counts; every entry here counts more than one of the base.
 
-A log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a compaction
-(the original does that to channels which a later process did not open, and after a migration). Then the maximum
-epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction takes out of
-the catalog again, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
+Shipped: a log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a
+compaction (the original does that to channels which a later process did not open, and after a migration). Then the
+maximum epoch says nothing, and all snippets of all logs count, by their versions. A log that our own compaction does
+not list, because a session was open in it, has its covered snippets marked as invalid: it is not left out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LogRead:
     file: LogFile
     walk: Walk
     tail: Tail | None
-    listed: bool  # the catalog says that compaction has taken it in
+    listed: bool  # the catalog says that compaction has taken it in, by its name or by its first epoch
 
     @property
     def snippets(self) -> Snippets:
@@ -122,6 +122,11 @@ class Survey:
     def last_epoch(self) -> int:
         """The largest epoch that ever appeared; the next session needs a higher one, or this one."""
         return max([self.durable, *(int(log.snippets.epoch.max()) for log in self.logs if len(log.snippets))])
+
+    def greatest(self, epoch: int) -> int:
+        """The greatest epoch, up to this one, that the state holds a session of."""
+        counted = (read.counted(self.low, epoch).epoch for read in self.logs)
+        return max([0, min(self.low, self.durable), *(int(some.max()) for some in counted if len(some))])
 
     @property
     def end_markers(self) -> bool:
@@ -225,7 +230,7 @@ def _survey(
         raise ChangedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
         )
-    _read_manifest(found, assumed)
+    _read_manifest(found, catalogs, assumed)
     if found.manifest is None or not lay.VERSION_MIN <= found.manifest.version <= lay.VERSION_MAX:
         return found
     _read_catalog(found, catalogs)
@@ -305,7 +310,7 @@ def _covers_pending(found: Survey) -> bool:
     return found.low >= 0 and any((epochs <= np.uint64(found.low)).any() for epochs in pending)
 
 
-def _read_manifest(found: Survey, assumed: Manifest | None) -> None:
+def _read_manifest(found: Survey, catalogs: dict[str, bytes], assumed: Manifest | None) -> None:
     read: dict[str, Manifest | DamageError] = {}
     for name in found.listing.manifests:
         raw = found.disk.read(posixpath.join(found.path, name), lay.MANIFEST_SIZE_MAX)
@@ -350,15 +355,31 @@ def _read_manifest(found: Survey, assumed: Manifest | None) -> None:
                 str(version),
             )
         )
-    found.edition = _edition(version, found.listing)
+    found.edition = _edition(version, catalogs)
+    if found.edition == "designed":
+        _take_as_logs(found.listing)
 
 
-def _edition(version: int, listing: Listing) -> Edition:
-    """Versions 1 and 2 are the note's. The program's own version 2 is told by its compacted file."""
+def _edition(version: int, catalogs: dict[str, bytes]) -> Edition:
+    """Versions 1 and 2 are the note's. The program's own version 2 is told by a catalog that names its compacted file,
+    whole or torn."""
     if version > lay.VERSION_OF["designed"]:
         return "shipped"
-    marks = lay.COMPACTED_FILE in listing.compacted or listing.previous is not None
-    return "shipped" if version == lay.VERSION_OF["designed"] and marks else "designed"
+    named = any(lay.COMPACTED_FILE.encode() in raw for raw in catalogs.values())
+    return "shipped" if version == lay.VERSION_OF["designed"] and named else "designed"
+
+
+def _take_as_logs(listing: Listing) -> None:
+    """The compacted file of version 1 is a log like any other, the oldest of its channel; opening names it so."""
+    old = {
+        lay.COMPACTED_PREVIOUS: listing.previous,
+        lay.COMPACTED_FILE: listing.compacted.pop(lay.COMPACTED_FILE, None),
+    }
+    listing.previous = None
+    listing.logs += [
+        LogFile(name, size, 0, 0, at) for at, (name, size) in enumerate(old.items()) if size is not None
+    ]
+    listing.logs.sort(key=lambda log: log.order)
 
 
 def _read_catalog(found: Survey, raw: dict[str, bytes]) -> None:
@@ -458,10 +479,16 @@ def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
     if not walk.stop.good:
         view = found.view(log.name, active=log.active)
         tail = judge(view, walk, found.durable, end_markers=found.end_markers)
-    read = LogRead(log, walk, tail, log.name in found.catalog.detached)
+    read = LogRead(log, walk, tail, log.name in found.catalog.detached or _begins_below(found, walk.snippets))
     found.logs.append(read)
     if tail is not None:
         found.findings.append(_tail_finding(found, read, tail, view))
+
+
+def _begins_below(found: Survey, snippets: Snippets) -> bool:
+    """Does the first session show that a compaction has taken the log in? In the designed edition it does."""
+    first = counted(snippets, -1, lay.NUMBER_MAX)[:1]
+    return found.edition == "designed" and bool(len(first)) and int(first.epoch[0]) <= found.low
 
 
 def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:
@@ -482,6 +509,8 @@ def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) ->
 def _judge_logs(found: Survey) -> None:
     for read in found.logs:
         found.findings += _snippet_findings(found, read)
+        if found.edition == "designed" and found.low >= 0 and read.file.active:
+            found.findings += _old_sessions(found, read)
     left_out = [read for read in found.logs if _is_left_out(found, read)]
     if not left_out:
         return
@@ -498,9 +527,21 @@ def _judge_logs(found: Survey) -> None:
         found.findings.append(Finding(severity, code, message, read.file.name, offset))
 
 
+def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
+    """A compaction rotates every log first, so that an active one holds nothing that it took in."""
+    old = read.counted(-1, found.low)
+    old = old[old.entries > 0]
+    if found.low >= 0 and len(old):
+        message = (
+            f"an active log holds nothing up to epoch {found.low}, which is compacted: it is another file"
+        )
+        yield Finding(Severity.CORRUPT, "snippet-old", message, read.file.name, int(old.offset[0]))
+
+
 def _is_left_out(found: Survey, read: LogRead) -> bool:
-    """Does this log hold durable snippets that the catalog's maximum epoch claims and no compaction has seen?"""
-    if found.low < 0 or read.listed:
+    """Does this log hold durable snippets that the catalog's maximum epoch claims and no compaction has seen? In the
+    designed edition a compaction sees every log."""
+    if found.edition == "designed" or found.low < 0 or read.listed:
         return False
     covered = read.counted(-1, min(found.low, found.durable))
     return bool((covered.entries > 0).any())

@@ -1,8 +1,8 @@
 """Epochs that switch by themselves: an application puts, and waits for what it put.
 
 All threads put into one open session, so that they share its sync. One thread begins the next epoch every few
-milliseconds and ends the session of the one before. There are two channels, used in turn: while one is synced, puts
-go to the other.
+milliseconds, if something was put, and ends the session of the one before. There are two channels, used in turn: while
+one is synced, puts go to the other.
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ class Automatic:
                 return
 
     def _switch(self) -> None:
-        epoch = self.store.switch_epoch()
+        """Begin the next epoch, unless nothing waits for this one to end: each costs a sync."""
+        epoch = self.store.epoch if self.store.is_idle else self.store.switch_epoch()
         for writer in self._writers:
             writer.end(epoch)

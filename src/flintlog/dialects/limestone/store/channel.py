@@ -32,8 +32,10 @@ class Session:
     def __init__(self, channel: Channel, epoch: int) -> None:
         self._channel = channel
         self.epoch = epoch
-        self._parts: list[bytes | bytearray] = [lay.encode_begin(epoch)]
-        self._size = lay.MARKER_SIZE
+        self._parts: list[
+            bytes | bytearray
+        ] = []  # behind the begin marker, which is written when the session begins
+        self._size = 0
 
     def put(
         self,
@@ -182,6 +184,7 @@ class Channel:
             )
         with DEFERRED:
             epoch = self.store.enter(self)
+            self.flush(lay.encode_begin(epoch))  # not synced: with nothing behind it, it says nothing
             self._session = Session(self, epoch)
         return self._session
 
@@ -219,9 +222,11 @@ class Channel:
 
     def _mark_aborted(self) -> None:
         with self._using:
-            if self._file is not None and self._end > self._begin:
-                with self.store.guard():
-                    self._file.pwrite(bytes([lay.INVALIDATED]), self._begin)
+            if self._file is None:
+                return  # the store was closed: nothing of this session is durable
+            with self.store.guard():
+                self._file.pwrite(bytes([lay.INVALIDATED]), self._begin)
+                if self._end > self._begin + lay.MARKER_SIZE:
                     self._file.sync()  # its epoch may become durable now, and then these bytes would count
 
     def check(self, session: Session) -> None:
@@ -230,7 +235,7 @@ class Channel:
             raise RefusedError("this session has ended", advice="Begin another one")
 
     def flush(self, data: bytes) -> None:
-        """Write a part of the open session."""
+        """Write a part of a session."""
         with DEFERRED, self._using, self.store.guard():
             self._write(data)
 
@@ -240,25 +245,27 @@ class Channel:
         return self._session
 
     def _write(self, data: bytes) -> None:
-        if self._file is None:
-            with self.store.naming():
-                self._file = self._open_file()
-            self._begin = self._end = self._file.size()
+        assert self._file is not None
         self._file.pwrite(data, self._end)
         self._end += len(data)
 
-    def _open_file(self) -> File:
-        path = posixpath.join(self.store.path, self.name)
-        self._new = self.store.disk.stat(path) is None
-        return self.store.disk.open(path, "create")
-
     def entered(self, epoch: int) -> None:
-        """A session begins. The store's lock is held."""
-        self.epoch = epoch
+        """A session begins, in the file that has the log's name now: a rotation does not come between. The store's lock
+        is held."""
         if self.rotated is not None:
             self.close()
             self.rotated = None
+        if self._file is None:
+            with self._using, self.store.guard():
+                self._open_file()
         self._begin = self._end
+        self.epoch = epoch
+
+    def _open_file(self) -> None:
+        path = posixpath.join(self.store.path, self.name)
+        self._new = self.store.disk.stat(path) is None
+        self._file = self.store.disk.open(path, "create")
+        self._end = self._file.size()
 
     def rotate(self, name: str) -> None:
         """The log has got another name. The store's lock is held."""

@@ -5,14 +5,17 @@ all, and the logs that reach no further may go once the switch is made. A sessio
 rotation ends in a rotated log, above that epoch; such a log, like one with sessions that are not durable yet, stays
 until the next compaction.
 
+*Parting.* Whoever follows the design note, like the original, reads no log that the catalog lists; the one also none
+whose first session lies below the maximum epoch, the other all of any that is not listed. So a log may have sessions
+on one side of the epoch only, and one that has both is parted first: the sessions that may not stay in it are copied
+to a log of their own, then marked as invalid where they were. Each counts all the while, for a moment twice with the
+same version.
+
 *Designed.* The files are written as `cmpct_NNNN.tmp` under numbers that were not in use. Then: the catalog gets
 the name `.back`; a new catalog is written; the files get their names; `.back` goes, and that is the switch. A
 crash before it is rolled back by whoever opens the directory next.
 
-*Shipped.* The original reads no log that the catalog lists, and all of any other. So a log may have sessions on one
-side of the epoch only, and one that has both is parted first: the sessions that may not stay in it are copied to a log
-of their own, then marked as invalid where they were. Each counts all the while, for a moment twice with the same
-version. The one compacted file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
+*Shipped.* The one compacted file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
 the new catalog takes the place of the old one, all logs that led to it are applied on top of it, which gives the same
 state. The original needs a catalog that names a compacted file for its removals, so an empty one precedes the first.
 """
@@ -95,18 +98,17 @@ def compact(
         for read in rotated
         if read.file.name in detached and (read.file.name in busy or read.reaches_above(epoch))
     ]
+    with guard():
+        parted = _part_logs(found, staying, busy, epoch)
+    covered = parted | (detached - {read.file.name for read in staying})
     if found.edition == "designed":
-        stay = {read.file.name for read in staying}
-        names = _write_designed(found, write, epoch, file_bytes)
-        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), detached, epoch, None)
+        reached = found.greatest(epoch)
+        names = _write_designed(found, write, reached, file_bytes)
+        catalog = Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, reached, None)
         with guard():
             _switch_designed(found, catalog, names)
-        covered = detached - stay
     else:
         blob = max(found.catalog.max_blob or 0, _largest_blob(found))
-        with guard():
-            parted = _part_logs(found, staying, busy, epoch)
-        covered = parted | (detached - {read.file.name for read in staying})
         [scratch] = write(
             lambda _: _scratch_path(found), lay.encode_begin(0), file_bytes=None, zero_versions=True
         )
@@ -116,6 +118,7 @@ def compact(
                 _begin_compacted(found)
             _put_compacted(found, scratch)
             _switch_shipped(found, Catalog(dict.fromkeys(names, lay.COMPACTED_VERSION), covered, epoch, blob))
+            _mark_odd(found, epoch)
     old = [name for name in found.base if name not in names]
     return Compacted(epoch, tuple(names), (*old, *sorted(covered)))
 
@@ -124,36 +127,7 @@ def _path(found: Survey, name: str) -> str:
     return posixpath.join(found.path, name)
 
 
-# Designed
-
-
-def _write_designed(found: Survey, write: WriteFiles, epoch: int, file_bytes: int) -> list[str]:
-    used = [*found.listing.compacted, *found.listing.scratch, *found.catalog.compacted]
-    numbers = [int(match[1]) for name in used if (match := lay.CMPCT_NAME.match(name))]
-    first = max(numbers, default=-1) + 1
-
-    def path_of(number: int) -> str:
-        return _path(found, lay.cmpct_name(first + number) + lay.COMPACTED_SCRATCH)
-
-    paths = write(path_of, lay.encode_begin(epoch), file_bytes=file_bytes, zero_versions=False)
-    return [lay.cmpct_name(first + number) for number in range(len(paths))]
-
-
-def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
-    disk, path = found.disk, found.path
-    main, back = _path(found, lay.CATALOG_FILE), _path(found, lay.CATALOG_BACK)
-    disk.rename(main, back)
-    disk.sync_directory(path)
-    _write_synced(disk, main, [catalog.encode()])
-    disk.sync_directory(path)  # before a compacted file has its name
-    for name in names:
-        disk.rename(_path(found, name + lay.COMPACTED_SCRATCH), _path(found, name))
-    disk.sync_directory(path)
-    disk.unlink(back)  # this commits
-    disk.sync_directory(path)
-
-
-# Shipped
+# Parting
 
 
 def _part_logs(found: Survey, reads: Iterable[LogRead], busy: Collection[str], epoch: int) -> frozenset[str]:
@@ -194,6 +168,38 @@ def _copy_sessions(found: Survey, read: LogRead, sessions: Snippets, number: int
     return name
 
 
+# Designed
+
+
+def _write_designed(found: Survey, write: WriteFiles, epoch: int, file_bytes: int) -> list[str]:
+    used = [*found.listing.compacted, *found.listing.scratch, *found.catalog.compacted]
+    numbers = [int(match[1]) for name in used if (match := lay.CMPCT_NAME.match(name))]
+    first = max(numbers, default=-1) + 1
+
+    def path_of(number: int) -> str:
+        return _path(found, lay.cmpct_name(first + number) + lay.COMPACTED_SCRATCH)
+
+    paths = write(path_of, lay.encode_begin(epoch), file_bytes=file_bytes, zero_versions=False)
+    return [lay.cmpct_name(first + number) for number in range(len(paths))]
+
+
+def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
+    disk, path = found.disk, found.path
+    main, back = _path(found, lay.CATALOG_FILE), _path(found, lay.CATALOG_BACK)
+    disk.rename(main, back)
+    disk.sync_directory(path)
+    _write_synced(disk, main, [catalog.encode()])
+    disk.sync_directory(path)  # before a compacted file has its name
+    for name in names:
+        disk.rename(_path(found, name + lay.COMPACTED_SCRATCH), _path(found, name))
+    disk.sync_directory(path)
+    disk.unlink(back)  # this commits
+    disk.sync_directory(path)
+
+
+# Shipped
+
+
 def _scratch_path(found: Survey) -> str:
     directory = _path(found, _TEMPORARY)
     found.disk.make_passing_directory(directory)
@@ -224,6 +230,15 @@ def _switch_shipped(found: Survey, catalog: Catalog) -> None:
         found.disk.rename(file.path, back)
     publish_catalog(found.disk, found.path, catalog)
     found.disk.sync_directory(found.path)  # before logs go that the old catalog does not list
+
+
+def _mark_odd(found: Survey, epoch: int) -> None:
+    """Logs whose names no catalog can list would be read again, on top of what is newer: their sessions are in the
+    compacted file now. Until then every log is still there, and all count by their versions."""
+    for read in found.logs:
+        old = read.counted(-1, epoch)
+        if read.file.channel is None and len(old):
+            mark(found, read, old)
 
 
 def _largest_blob(found: Survey) -> int:

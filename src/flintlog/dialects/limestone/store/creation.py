@@ -55,6 +55,18 @@ def restore_manifest(found: Survey) -> None:
         found.disk.unlink(back)
 
 
+def name_first_compacted(found: Survey) -> bool:
+    """Give the compacted file of version 1 the name of the log that it is; says whether there was one. From then on no
+    name is in the directory that the other edition has too. The caller syncs it."""
+    old = [log for log in found.listing.logs if log.name in (lay.COMPACTED_FILE, lay.COMPACTED_PREVIOUS)]
+    for log in old:
+        number = 0
+        while found.disk.stat(posixpath.join(found.path, name := lay.rotated_name(0, 0, number))) is not None:
+            number += 1
+        found.disk.rename(posixpath.join(found.path, log.name), posixpath.join(found.path, name))
+    return bool(old)
+
+
 def upgrade(found: Survey, instance: Instance) -> bool:
     """Bring an older version of an edition to the one that is written; says whether anything was done."""
     assert found.manifest is not None

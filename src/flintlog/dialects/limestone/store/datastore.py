@@ -119,6 +119,8 @@ class Datastore:
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
         self.disk.sync_ancestors(self.path)
+        if creation.name_first_compacted(found):
+            found = self._survey()
         self._heal(found, instance)
         order = numeric if self.edition == "designed" else by_bytes
         self.snapshot: Snapshot | None = None
@@ -175,6 +177,7 @@ class Datastore:
         self._durable = max(self._recorded, covered)
         self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
         self._switched = max(last, covered) + 1
+        self._asked = 0  # the largest epoch that a session began in, or that somebody waits for
         self._minor = 0  # counts on over epochs: a session may still be open in one that is over
 
     def _finish_as_shipped(self, found: Survey, last: int, old_version: int) -> None:
@@ -199,6 +202,11 @@ class Datastore:
     def epoch(self) -> int:
         """The epoch that sessions begin in now."""
         return self._switched
+
+    @property
+    def is_idle(self) -> bool:
+        """Did no session begin in the present epoch, and does nobody wait for it?"""
+        return self._asked < self._switched
 
     @property
     def durable_epoch(self) -> int:
@@ -226,6 +234,7 @@ class Datastore:
     def wait_durable(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until an epoch is durable; False when the time is over."""
         with self._lock:
+            self._asked = max(self._asked, epoch)
             self._changed.wait_for(
                 lambda: self._durable >= epoch or self.failstop.closed or self.failstop.failed, timeout
             )
@@ -251,7 +260,7 @@ class Datastore:
                 upper = self._upper()
                 if upper <= self._durable or self.failstop.closed:
                     return
-                record = max((epoch for epoch in self._ended if epoch <= upper), default=0)
+                record = self._to_record(upper)
             if record > self._recorded:
                 with self.guard():
                     self._epochs.record(record)
@@ -266,6 +275,12 @@ class Datastore:
             self._on_durable(upper)
         except Exception:
             _log.exception("on_durable failed for epoch %d of %s; the epoch is durable", upper, self.path)
+
+    def _to_record(self, upper: int) -> int:
+        """What the epoch file says when all is durable up to an epoch. The original records those with sessions."""
+        if self.edition == "designed":
+            return upper
+        return max((epoch for epoch in self._ended if epoch <= upper), default=0)
 
     def _upper(self) -> int:
         """The largest epoch that nobody writes in any more."""
@@ -287,6 +302,7 @@ class Datastore:
         with self._lock:
             self.failstop.check()
             channel.entered(self._switched)
+            self._asked = max(self._asked, self._switched)
             return self._switched
 
     def leave(self, channel: Channel, epoch: int | None) -> None:
@@ -296,10 +312,6 @@ class Datastore:
             if epoch is not None:
                 self._ended.add(epoch)
         self._advance()
-
-    def naming(self) -> AbstractContextManager[None]:
-        """Held while a log is created: not between the renames of a rotation and their sync."""
-        return self._lock
 
     def next_versions(self, epoch: int, count: int) -> Version:
         """The first of so many write versions in a row."""
@@ -363,15 +375,18 @@ class Datastore:
                 write=write,
                 guard=self.guard,
             )
-            if not self._keep_superseded:
-                with self.guard():
-                    self._collect(done.superseded)
+            with self.guard():
+                self._collect(done.superseded)
             return done
 
     def _collect(self, superseded: Sequence[str]) -> None:
-        """Remove what nothing needs any more."""
-        with self._recording:
-            old = self._old_epochs() if self.edition == "designed" else []
+        """Remove what nothing needs any more; logs may be kept, compacted files before the last never are."""
+        old: list[str] = []
+        if self._keep_superseded:
+            superseded = list(filter(lay.is_compacted_name, superseded))
+        elif self.edition == "designed":
+            with self._recording:
+                old = self._old_epochs()
         for name in [*superseded, *old]:
             self.disk.unlink(posixpath.join(self.path, name))
 

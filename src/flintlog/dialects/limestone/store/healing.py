@@ -58,7 +58,8 @@ def epoch_end(found: Survey) -> int:
 
 def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> None:
     """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies."""
-    pending = [int(at) for at in read.pending(found.durable).offset]
+    sessions = read.pending(found.durable)
+    pending = [int(at) for at in sessions.offset]
     torn = read.tail if read.tail is not None and read.tail.torn else None
     may_cut = read.file.active and read.file.size <= COPY_BYTES_MAX
     cut = torn.begin if torn is not None and may_cut else None
@@ -74,9 +75,10 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
     marks = [at for at in pending if cut is None or at < cut]
     if torn is not None and not may_cut and not torn.marked and torn.begin not in marks:
         marks.append(torn.begin)
+    changed = marks if cut is None else [*marks, cut]
     with found.disk.open(_path(found, read.file.name), "write") as file:
-        if marks or cut is not None:
-            keep_cut(found.disk, found.path, file, min([*marks, *([] if cut is None else [cut])]))
+        if changed and (torn is not None or sessions.entries.any()):  # a begin marker alone holds nothing
+            keep_cut(found.disk, found.path, file, min(changed))
         for at in marks:
             file.pwrite(_INVALIDATED, at)
         if cut is not None:
@@ -117,6 +119,9 @@ def _roll_back(found: Survey) -> None:
         found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
     elif found.catalog_name is None and found.disk.stat(_path(found, lay.CATALOG_FILE)) is not None:
         publish_catalog(found.disk, found.path, found.catalog)  # it was not whole, and nothing was compacted
+    catalog = _leave_out(found)
+    if catalog != found.catalog:
+        publish_catalog(found.disk, found.path, catalog)
 
 
 def _settle_compacted(found: Survey) -> None:
@@ -136,14 +141,20 @@ def _settle_compacted(found: Survey) -> None:
 
 
 def _leave_out(found: Survey) -> Catalog:
-    """The catalog without the logs that hold sessions behind the compaction: the original reads no log it lists."""
+    """The catalog without the logs that hold sessions behind the compaction: others read no log that it lists."""
     catalog = found.catalog
     if found.low < 0 or found.all_history:
         return catalog
-    newer = [read for read in found.logs if read.listed and len(read.counted(found.low, found.durable))]
+    newer = [read for read in found.logs if read.listed and _goes_on(found, read)]
     for read in newer:
         mark(found, read, read.counted(-1, found.low))
     return replace(catalog, detached=catalog.detached - {read.file.name for read in newer})
+
+
+def _goes_on(found: Survey, read: LogRead) -> bool:
+    """Does the log hold sessions behind the compaction, or will it? A begin marker of which a crash left a part is a
+    session of an older epoch, and an active log must not begin with one."""
+    return read.file.active or bool(len(read.counted(found.low, found.durable)))
 
 
 def mark(found: Survey, read: LogRead, sessions: Snippets) -> None:

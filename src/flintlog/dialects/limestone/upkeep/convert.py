@@ -92,12 +92,13 @@ def _write(
     state = State(found, order=by_bytes if shipped else numeric)
     kept = found.manifest.instance if found.manifest is not None else ""
     manifest = manifest_of(new, (lambda: kept) if kept else instance)
+    reached = found.durable if shipped else found.greatest(found.durable)
     catalog = Catalog(
         {compacted: lay.COMPACTED_VERSION},
-        max_epoch=found.durable,
+        max_epoch=reached,
         max_blob=max([found.catalog.max_blob or 0, *numbers]) if shipped else None,
     )
-    sorted_state = sorted_file(state, 0 if shipped else found.durable, zero_versions=shipped)
+    sorted_state = sorted_file(state, 0 if shipped else reached, zero_versions=shipped)
     _write_file(disk, posixpath.join(path, compacted), sorted_state)
     _write_file(disk, posixpath.join(path, lay.CATALOG_FILE), iter([catalog.encode()]))
     _write_file(disk, posixpath.join(path, lay.EPOCH_FILE), iter([lay.encode_durable(found.durable)]))

@@ -49,6 +49,7 @@ HEALED_BY_OPENING = {
     "catalog-back": "restore",
     "catalog-incomplete": "rewrite",
     "compacted-previous": "restore",
+    "compacted-unnamed": "remove",
 }
 _LOG_DAMAGE = ("entry-cut", "entry-type", "entry-outside")
 
@@ -220,9 +221,10 @@ def _edition_shown(found: Survey) -> Edition | None:
     listing = found.listing
     if any(map(lay.CMPCT_NAME.fullmatch, listing.compacted)):
         return "designed"
-    if listing.compacted or listing.previous is not None:
-        return "shipped"
-    ends = [scan.walk(found.view(log.name, active=True)).snippets.closed for log in listing.logs]
+    if (listing.compacted or listing.previous is not None) and listing.catalogs:
+        return "shipped"  # version 1, which has a file of this name too, has no catalog
+    names = [*listing.compacted, *(log.name for log in listing.logs)]
+    ends = [scan.walk(found.view(name, active=True)).snippets.closed for name in names]
     if any(bool(closed.any()) for closed in ends):
         return "shipped"
     return "designed" if any(len(closed) for closed in ends) else None
@@ -257,7 +259,8 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
         draft.refusal = "there are compacted files of several compactions and no catalog; restore a backup"
         return
     [(epoch, files)] = sets.items()
-    detached = [log.name for log in found.listing.logs if not log.active and log.channel is not None]
+    rotated = (read for read in found.logs if not read.file.active and read.file.channel is not None)
+    detached = [read.file.name for read in rotated if not read.reaches_above(epoch)]
     catalog = Catalog(dict.fromkeys(files, lay.COMPACTED_VERSION), frozenset(detached), epoch, None)
     reason = f"{wrong.message}; made again from {', '.join(files)}, which hold epoch {epoch}"
     numbers = [int(match[1]) for file in files if (match := lay.CMPCT_NAME.fullmatch(file))]
@@ -271,7 +274,11 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
 def _plan_base(found: Survey, draft: Draft) -> None:
     renewed = any(step.file == lay.CATALOG_FILE for step in draft.steps)
     for finding in found.findings:
-        if finding.code == "compacted-missing" and not renewed:
+        if finding.code == "snippet-old":
+            draft.refusal = (
+                f"{finding.file} is another file, and what stood there nobody knows; restore a backup"
+            )
+        elif finding.code == "compacted-missing" and not renewed:
             draft.refusal = f"{finding.file} is gone, and nothing else holds its keys; restore a backup"
         elif finding.code == "compacted-other":
             draft.refusal = (

@@ -28,6 +28,13 @@ def plan_upgrade(disk: Disk, path: str) -> Plan:
             0, Step("rename", lay.MANIFEST_FILE, f"to {lay.MANIFEST_BACK}, which holds until it goes")
         )
         steps.append(Step("remove", lay.MANIFEST_BACK, "from then on the new manifest holds"))
+        first = [
+            log.name for log in found.listing.logs if log.name in (lay.COMPACTED_FILE, lay.COMPACTED_PREVIOUS)
+        ]
+        steps = [
+            *(Step("rename", name, "gets the name of a rotated log, which it is") for name in first),
+            *steps,
+        ]
     elif old < lay.VERSION_OF_END_MARKERS:
         reason = "gets the name of a rotated log: from now on snippets have end markers"
         steps += [Step("rename", log.name, reason) for log in found.listing.logs if log.active and log.size]

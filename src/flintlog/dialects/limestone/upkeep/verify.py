@@ -34,6 +34,7 @@ _PASSING = {
     "catalog-incomplete",
     "manifest-back",
     "compacted-previous",
+    "compacted-unnamed",
 }
 
 
@@ -166,8 +167,9 @@ def _odd_files(found: Survey) -> Iterator[Finding]:
 
 def _leftovers(found: Survey) -> Iterator[str]:
     """Compacted files, catalogs and manifests that do not count; the original keeps its old catalog on purpose."""
+    told = {finding.file for finding in found.findings}
     for name in found.listing.compacted:
-        if name not in found.base:
+        if name not in found.base and name not in told:
             yield name
     if found.listing.previous is not None and lay.COMPACTED_PREVIOUS not in found.base:
         yield lay.COMPACTED_PREVIOUS
