@@ -1,0 +1,122 @@
+"""Independent decoders read what the original programs wrote: as those recorded it, and as the stores read it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.golden_cases import cases, expected, materialise
+from tests.independent import taskflux, zmqraft
+from tests.independent.pieces import DamagedError, files_of
+from tests.independent.views import peer_in, peer_of, queues_in, queues_of, replica_in, replica_of
+from tests.taskflux.recorded import recorded_entries, recorded_queues
+from tests.zmqraft.recorded import DAMAGED as DAMAGED_PEERS
+from tests.zmqraft.recorded import GOOD as GOOD_PEERS
+from tests.zmqraft.recorded import digest
+
+from flintlog import QueueStore, RaftStore, ReplicaLog
+
+# taskflux
+
+
+def said(case):
+    return expected(case)["real_code_open"]
+
+
+def is_good(case):
+    """The original opened it, restored it, lost nothing of it and could open it again."""
+    second = expected(case).get("real_code_second_open", {"open": "ok"})
+    lossy = case in (
+        "damaged-crc-in-sealed-segment",
+        "damaged-missing-middle-segment",
+        "damaged-partial-end-marker",
+    )
+    restored = "restored_queues" in said(case)
+    return said(case)["open"] == second["open"] == "ok" and restored and not lossy
+
+
+GOOD_QUEUES = [case for case in cases() if is_good(case)]
+
+
+@pytest.mark.parametrize("case", GOOD_QUEUES)
+def test_a_taskflux_directory_is_decoded_as_recorded_and_as_the_store_reads_it(case, tmp_path):
+    path = materialise(case, tmp_path)
+    files, told = files_of(path), said(case)
+    state = taskflux.read(files)
+    assert (state.term, state.vote) == (told["metadata"]["term"], told["metadata"]["voted_for"])
+    assert state.entries == [(one.lsn, one.term, one.data) for one in recorded_entries(case)]
+    assert state.last[0] == told["log_last_index"]
+    theirs = recorded_queues(told["restored_queues"], "records_dequeue_order")
+    assert sorted(state.queues) == sorted(theirs)
+    for name, queue in state.queues.items():
+        spec = theirs[name].spec
+        limits = queue.code, queue.max_size, queue.max_payload, queue.key_range, queue.last_id
+        assert limits == (spec.code, spec.max_size, spec.max_payload, spec.key_range, theirs[name].last_id)
+        # Among equal keys the original reuses table slots at a restart, and so loses their order.
+        by_id = sorted(theirs[name].records, key=lambda row: (row[1], row[0]))
+        assert sorted(queue.waiting(), key=lambda row: (row[1], row[0])) == by_id
+    before = queues_in(files), replica_in(files)
+    with QueueStore(path, snapshot_in_background=False) as store:
+        assert queues_of(store) == before[0]
+    with ReplicaLog(path) as log:
+        assert replica_of(log) == before[1]
+    assert (queues_in(files_of(path)), replica_in(files_of(path))) == before
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if said(case)["open"] != "ok"])
+def test_a_taskflux_directory_that_the_original_refuses_is_refused(case, tmp_path):
+    with pytest.raises(DamagedError):
+        taskflux.read(files_of(materialise(case, tmp_path)))
+
+
+def test_the_good_taskflux_directories_are_many():
+    assert len(GOOD_QUEUES) >= 25
+
+
+# zmqraft
+
+
+def opened_peers():
+    """Directories that are whole, and spoiled ones that the original opens without a word."""
+    for case in GOOD_PEERS:
+        yield case, expected(case, "zmqraft")
+    for case in DAMAGED_PEERS:
+        told = expected(case, "zmqraft").get("openRW", {})
+        log = told.get("log")
+        # One that ends before its snapshot opens as well, and then takes no entry.
+        if told.get("errors") == [] and log and log["lastIndex"] + 1 >= log["firstIndex"]:
+            yield case, told
+
+
+PEERS = dict(opened_peers())
+
+
+@pytest.mark.parametrize("case", PEERS)
+def test_a_peer_is_decoded_as_recorded_and_as_the_store_reads_it(case, tmp_path):
+    path, told = materialise(case, tmp_path, dialect="zmqraft"), PEERS[case]
+    state = zmqraft.read(files_of(path))
+    if log := told.get("log"):
+        assert [
+            (one.index, one.request_id.hex(), one.kind, one.term, one.data.hex()) for one in state.entries
+        ] == [
+            (one["index"], one["requestId"], one["type"], one["term"], one["data"]) for one in log["entries"]
+        ]
+        assert state.last_index == log["lastIndex"]
+        index, term, data = state.snapshot
+        snapshot = told["snapshot"]
+        assert (index, term, digest(data)) == (
+            snapshot["logIndex"],
+            snapshot["logTerm"],
+            snapshot["dataSha256"],
+        )
+    if persistent := told.get("persistence"):
+        assert {**state.raft, "peers": state.raft["peers"] or persistent["peers"]} == {
+            name: persistent[name] for name in state.raft
+        }
+    if app := told.get("app"):
+        assert state.applied == app["lastApplied"]
+    with RaftStore(path) as store:
+        shown = peer_of(store)
+    assert peer_in(files_of(path)) == shown
+
+
+def test_the_whole_peers_are_many():
+    assert len(PEERS) >= 20
