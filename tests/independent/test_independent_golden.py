@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import pytest
 from tests.golden_cases import cases, expected, materialise
-from tests.independent import taskflux, zmqraft
+from tests.independent import mpy6a, taskflux, zmqraft
 from tests.independent.pieces import DamagedError, files_of
-from tests.independent.views import peer_in, peer_of, queues_in, queues_of, replica_in, replica_of
+from tests.independent.views import (
+    peer_in,
+    peer_of,
+    queues_in,
+    queues_of,
+    replica_in,
+    replica_of,
+    sessions_in,
+    sessions_of,
+)
+from tests.mpy6a.recorded import DAMAGED as DAMAGED_SESSIONS
+from tests.mpy6a.recorded import TOLD as SESSIONS
+from tests.mpy6a.recorded import TORN as TORN_SESSIONS
+from tests.mpy6a.recorded import WHOLE as WHOLE_SESSIONS
+from tests.mpy6a.recorded import lay_out as lay_out_sessions
+from tests.mpy6a.recorded import log_bytes, logs
 from tests.taskflux.recorded import recorded_entries, recorded_queues
 from tests.zmqraft.recorded import DAMAGED as DAMAGED_PEERS
 from tests.zmqraft.recorded import GOOD as GOOD_PEERS
 from tests.zmqraft.recorded import digest
 
-from flintlog import QueueStore, RaftStore, ReplicaLog
+from flintlog import QueueStore, RaftStore, ReplicaLog, SessionStore
 
 # taskflux
 
@@ -120,3 +135,79 @@ def test_a_peer_is_decoded_as_recorded_and_as_the_store_reads_it(case, tmp_path)
 
 def test_the_whole_peers_are_many():
     assert len(PEERS) >= 20
+
+
+# mpy6a
+
+
+def recorded_sessions(told):
+    return [
+        (
+            one["file"],
+            one["offset"],
+            tuple(one["id"]),
+            one["replay_time"],
+            one["topic"],
+            one["attempts"],
+            one["data_hex"],
+        )
+        for one in told["replay_order"]
+    ]
+
+
+def decoded_sessions(files):
+    return [
+        (
+            one.file,
+            one.offset,
+            one.record.id,
+            one.record.due,
+            one.record.topic,
+            one.record.attempts,
+            one.record.data.hex(),
+        )
+        for one in mpy6a.read(files).waiting()
+    ]
+
+
+@pytest.mark.parametrize("name", WHOLE_SESSIONS)
+def test_a_directory_of_sessions_is_decoded_as_recorded_and_as_the_store_reads_it(name, tmp_path):
+    path, told = lay_out_sessions(name, tmp_path), SESSIONS[name]
+    files = files_of(path)
+    described = {
+        file.name: (
+            file.delay,
+            list(file.id),
+            list(file.last_id),
+            file.flags,
+            file.offset,
+            file.length,
+            file.bound,
+        )
+        for file in mpy6a.read(files).files.values()
+    }
+    keys = ("delay", "id", "last_id", "rwstate", "offset", "len", "replay")
+    assert described == {one["name"]: tuple(one[key] for key in keys) for one in told["states"]}
+    assert decoded_sessions(files) == recorded_sessions(told)
+    with SessionStore(path, strict=True, on_exhausted=lambda record: None) as store:
+        shown = sessions_of(store)
+    assert sessions_in(files) == sessions_in(files_of(path)) == shown
+
+
+@pytest.mark.parametrize("name", TORN_SESSIONS)
+def test_a_torn_directory_of_sessions_decodes_as_recorded_once_the_store_has_opened_it(name, tmp_path):
+    path = lay_out_sessions(name, tmp_path)
+    SessionStore(path, strict=True, on_exhausted=lambda record: None).close()
+    assert decoded_sessions(files_of(path)) == recorded_sessions(SESSIONS[name])
+
+
+@pytest.mark.parametrize("name", DAMAGED_SESSIONS)
+def test_a_damaged_directory_of_sessions_is_refused(name, tmp_path):
+    with pytest.raises(DamagedError):
+        mpy6a.read(files_of(lay_out_sessions(name, tmp_path)))
+
+
+def test_the_log_of_the_original_has_the_events_that_it_wrote():
+    [told] = [one for one in logs() if one["file"] == "full.log"]
+    found = [list(at) for at, _ in mpy6a.events(log_bytes("full.log"), "full.log")]
+    assert found == told["go_events_read"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.independent import taskflux, zmqraft
+from tests.independent import mpy6a, taskflux, zmqraft
 
+from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.disk import Disk
@@ -94,3 +95,31 @@ def peer_of(store: RaftStore) -> dict[str, Any]:
         "raft": store.raft.values(),
         "applied": store.hard_state.applied,
     }
+
+
+# mpy6a
+
+_FOREVER = 1 << 37
+
+
+def sessions_in(files: Files) -> dict[str, Any]:
+    state = mpy6a.read(files)
+    opened = {id_: (one.topic, one.data) for id_, one in state.opened.items() if one.place is None}
+    rows = [one.record for one in state.waiting()]
+    return {
+        "open": opened,
+        "waiting": [(one.id, one.due, one.topic, one.attempts, one.data) for one in rows],
+        "exhausted": [(one.id, one.due, one.topic, one.attempts, one.data) for one in state.exhausted],
+    }
+
+
+def sessions_of(store: SessionStore) -> dict[str, Any]:
+    """Of a store that has handed nothing out; it hands out everything here."""
+    opened = {tuple(one.id): (one.topic, one.data) for one in store.sessions() if one.place is None}
+    topics, store.topics = store.topics, {}  # or those that were tried too often would be set aside
+    due = [
+        (one.id, one.replay_time, one.topic, one.attempts, one.data) for one in store.due(_FOREVER, 1_000_000)
+    ]
+    store.topics = topics
+    aside = [(one.id, one.replay_time, one.topic, one.attempts, one.data) for one in store.exhausted()]
+    return {"open": opened, "waiting": due, "exhausted": aside}

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from tests.independent.views import files_on, sessions_in, sessions_of
 from tests.mpy6a.stores import FAR, ROOT, T0
 
 from flintlog.dialects.mpy6a.store import Session, SessionStore, StateID, Topic
@@ -107,9 +108,19 @@ class History:
             self.model.opened.clear()
         self.fresh = {one.id: one for one in self.store.sessions() if one.place is None}
         assert {key: session.data for key, session in self.fresh.items()} == self.model.opened
+        self.decode()
         self.replayed = {}
         for item in self.model.waiting.values():
             item.handed_out = False
+
+    def decode(self) -> None:
+        """An independent decoder finds the same in the files."""
+        found = sessions_in(files_on(Disk(self.kernel), ROOT))
+        assert {key: data for key, (_, data) in found["open"].items()} == self.model.opened
+        waiting = sorted(self.model.waiting.values(), key=lambda item: item.place)
+        rows = [(item.id, item.due, item.topic, item.attempts, item.data) for item in waiting]
+        assert found["waiting"] == rows
+        assert [(id_, attempts, data) for id_, _, _, attempts, data in found["exhausted"]] == self.model.aside
 
     # Steps
 
@@ -295,6 +306,11 @@ class History:
             (item.id, item.due, item.attempts, item.data) for item in expected
         ]
         self.store.close()
+        self.decode()
+        self.open()
+        shown = sessions_of(self.store)
+        self.store.close()
+        assert shown == sessions_in(files_on(Disk(self.kernel), ROOT))
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])
