@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.golden_cases import cases, expected, materialise
-from tests.independent import mpy6a, taskflux, zmqraft
+from tests.independent import limestone, mpy6a, taskflux, zmqraft
 from tests.independent.pieces import DamagedError, files_of
 from tests.independent.views import (
+    keys_in,
+    keys_on,
     peer_in,
     peer_of,
     queues_in,
@@ -16,6 +18,9 @@ from tests.independent.views import (
     sessions_in,
     sessions_of,
 )
+from tests.limestone.recorded import every as every_log
+from tests.limestone.recorded import lay_out as lay_out_log
+from tests.limestone.recorded import rows_of
 from tests.mpy6a.recorded import DAMAGED as DAMAGED_SESSIONS
 from tests.mpy6a.recorded import TOLD as SESSIONS
 from tests.mpy6a.recorded import TORN as TORN_SESSIONS
@@ -28,6 +33,7 @@ from tests.zmqraft.recorded import GOOD as GOOD_PEERS
 from tests.zmqraft.recorded import digest
 
 from flintlog import QueueStore, RaftStore, ReplicaLog, SessionStore
+from flintlog.disk import Disk
 
 # taskflux
 
@@ -211,3 +217,35 @@ def test_the_log_of_the_original_has_the_events_that_it_wrote():
     [told] = [one for one in logs() if one["file"] == "full.log"]
     found = [list(at) for at, _ in mpy6a.events(log_bytes("full.log"), "full.log")]
     assert found == told["go_events_read"]
+
+
+# limestone
+
+RECOVERED = [(case, variant) for case, variant in every_log() if rows_of(case, variant) is not None]
+REFUSED = [
+    f"{case}/dir"
+    for case in (
+        "c11_truncated_durable_entry",
+        "c16_unknown_type_in_durable",
+        "c19_entry_without_begin",
+        "c22_epoch_bad_type",
+        "c37_manifest_future",
+        "c38_manifest_missing",
+        "c40_manifest_corrupt",
+        "c44_second_session_same_epoch",
+    )
+]
+
+
+@pytest.mark.parametrize(("case", "variant"), RECOVERED)
+def test_a_log_directory_is_decoded_as_recorded_and_as_our_reader_reads_it(case, variant, tmp_path):
+    path = lay_out_log(case, variant, tmp_path)
+    found = keys_in(files_of(path))
+    assert {place: value for place, (value, _) in found.items()} == rows_of(case, variant)
+    assert found == keys_on(Disk(), str(path))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_damaged_log_directory_is_refused(name, tmp_path):
+    with pytest.raises(DamagedError):
+        limestone.read(files_of(lay_out_log(*name.split("/"), tmp_path)))

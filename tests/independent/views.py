@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.independent import mpy6a, taskflux, zmqraft
+from tests.independent import limestone, mpy6a, taskflux, zmqraft
 
+from flintlog.dialects.limestone.dialect import DIALECT as LIMESTONE
 from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
 from flintlog.dialects.zmqraft.store import RaftStore
@@ -123,3 +124,27 @@ def sessions_of(store: SessionStore) -> dict[str, Any]:
     store.topics = topics
     aside = [(one.id, one.replay_time, one.topic, one.attempts, one.data) for one in store.exhausted()]
     return {"open": opened, "waiting": due, "exhausted": aside}
+
+
+# limestone
+
+Keys = dict[tuple[int, bytes], tuple[bytes, tuple[int, ...]]]
+
+
+def keys_in(files: Files) -> Keys:
+    """Value and blobs of each key of each storage."""
+    storages = limestone.read(files).storages
+    return {
+        (storage, key): (entry.value or b"", entry.blobs)
+        for storage, keys in storages.items()
+        for key, entry in keys.items()
+    }
+
+
+def keys_on(disk: Disk, root: str) -> Keys:
+    """The same as our own reader tells it."""
+    return {
+        (int(row["storage_id"]), row["key"]): (row["value"], tuple(int(one) for one in row["blob_ids"] or ()))
+        for batch in LIMESTONE.state(disk, root, None)
+        for row in batch.to_pylist()
+    }
