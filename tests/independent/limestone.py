@@ -45,8 +45,11 @@ class Catalog:
 
 @dataclass
 class Snippet:
+    """One session of a log, or what is left of one that was invalidated."""
+
     epoch: int
-    entries: list[Entry]
+    valid: bool
+    entries: list[Entry] = field(default_factory=list)
 
 
 @dataclass
@@ -66,11 +69,11 @@ def read(files: Mapping[str, bytes]) -> State:
     base = _base(files, catalog, designed=designed)
     top: list[Entry] = []
     for name in sorted((name for name in files if _LOG.fullmatch(name)), key=_order):
-        snippets = _snippets(files[name], name, durable)
+        sessions = [snippet for snippet in _snippets(files[name], name, durable) if snippet.valid]
         # The note: a log whose first session is before the catalog's maximum epoch is not looked at.
-        if designed and snippets and snippets[0].epoch < catalog.max_epoch:
+        if designed and sessions and sessions[0].epoch < catalog.max_epoch:
             continue
-        for snippet in snippets:
+        for snippet in sessions:
             if catalog.max_epoch < snippet.epoch <= durable:
                 top += snippet.entries
     return State(version, durable, catalog, _merged(base, top))
@@ -204,7 +207,7 @@ def _entry(kind: int, pieces: Pieces) -> Entry:
 
 
 def _snippets(data: bytes, name: str, durable: int) -> list[Snippet]:
-    """The sessions of a log. An invalidated one shows no entries."""
+    """What stands in a log; entries of durable sessions only."""
     pieces = Pieces(data, name)
     found: list[Snippet] = []
     needed = within = False  # is the session that is read durable, and is one begun that is not ended?
@@ -214,7 +217,7 @@ def _snippets(data: bytes, name: str, durable: int) -> list[Snippet]:
             if kind in (_BEGIN, _INVALIDATED):
                 epoch = pieces.number("<Q")
                 needed, within = kind == _BEGIN and epoch <= durable, True
-                found.append(Snippet(epoch, []))
+                found.append(Snippet(epoch, kind == _BEGIN))
             elif kind == _END:
                 epoch, _ = pieces.numbers("<QB")
                 require(within and epoch == found[-1].epoch, f"{name}: byte {begin}: it ends no session")

@@ -8,7 +8,7 @@ from tests.independent import limestone, mpy6a, taskflux, zmqraft
 from tests.independent.pieces import DamagedError, files_of
 from tests.independent.views import (
     keys_in,
-    keys_on,
+    keys_of,
     peer_in,
     peer_of,
     queues_in,
@@ -32,8 +32,7 @@ from tests.zmqraft.recorded import DAMAGED as DAMAGED_PEERS
 from tests.zmqraft.recorded import GOOD as GOOD_PEERS
 from tests.zmqraft.recorded import digest
 
-from flintlog import QueueStore, RaftStore, ReplicaLog, SessionStore
-from flintlog.disk import Disk
+from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog, SessionStore
 
 # taskflux
 
@@ -221,7 +220,9 @@ def test_the_log_of_the_original_has_the_events_that_it_wrote():
 
 # limestone
 
-RECOVERED = [(case, variant) for case, variant in every_log() if rows_of(case, variant) is not None]
+# Without an epoch file the original comes up empty, and ours refuses.
+NO_EPOCHS = ("c20_epoch_missing", "dir")
+RECOVERED = [place for place in every_log() if rows_of(*place) is not None and place != NO_EPOCHS]
 REFUSED = [
     f"{case}/dir"
     for case in (
@@ -238,11 +239,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("case", "variant"), RECOVERED)
-def test_a_log_directory_is_decoded_as_recorded_and_as_our_reader_reads_it(case, variant, tmp_path):
+def test_a_log_directory_is_decoded_as_recorded_and_as_the_store_reads_it(case, variant, tmp_path):
     path = lay_out_log(case, variant, tmp_path)
     found = keys_in(files_of(path))
     assert {place: value for place, (value, _) in found.items()} == rows_of(case, variant)
-    assert found == keys_on(Disk(), str(path))
+    with Datastore(path) as store:
+        assert keys_of(store) == found
+    assert keys_in(files_of(path)) == found
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.independent import limestone, mpy6a, taskflux, zmqraft
 
-from flintlog.dialects.limestone.dialect import DIALECT as LIMESTONE
+from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
 from flintlog.dialects.zmqraft.store import RaftStore
@@ -141,10 +141,7 @@ def keys_in(files: Files) -> Keys:
     }
 
 
-def keys_on(disk: Disk, root: str) -> Keys:
-    """The same as our own reader tells it."""
-    return {
-        (int(row["storage_id"]), row["key"]): (row["value"], tuple(int(one) for one in row["blob_ids"] or ()))
-        for batch in LIMESTONE.state(disk, root, None)
-        for row in batch.to_pylist()
-    }
+def keys_of(store: Datastore) -> Keys:
+    """The same as a store told when it was opened."""
+    assert store.snapshot is not None
+    return {(entry.storage, entry.key): (entry.value, tuple(entry.blobs)) for entry in store.snapshot.scan()}
