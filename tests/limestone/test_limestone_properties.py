@@ -18,7 +18,7 @@ from flintlog.disk import Disk
 from flintlog.testing import MemoryKernel
 
 ROOT = "/srv/log"
-HISTORIES = 150  # for each edition
+HISTORIES = 100  # for each edition
 STEPS = 40
 CHANNELS = 3
 ACTIONS = (
@@ -149,6 +149,10 @@ class History:
         self.store.rotate()
 
     def compact(self) -> bool:
+        if self.edition == "designed":
+            while self.end():
+                pass
+            self.store.switch_epoch()
         return self.store.compact() is not None
 
     def reopen(self) -> None:
