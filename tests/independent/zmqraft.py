@@ -17,7 +17,7 @@ _CAPACITY_MAX = 0x00FFFFFF
 _DATA_SIZE_MAX = 0x3FFFFFFF
 _MOST = 2**53 - 1  # the greatest index, term or size
 _HEADER_SIZE = 20
-_RAFT_STATE = {
+_RAFT_STATE: dict[str, Any] = {
     "currentTerm": 0,
     "votedFor": None,
     "peers": [],

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from tests.independent import mpy6a
 from tests.independent.views import files_on, sessions_in, sessions_of
 from tests.mpy6a.stores import FAR, ROOT, T0
 
@@ -121,6 +122,14 @@ class History:
         rows = [(item.id, item.due, item.topic, item.attempts, item.data) for item in waiting]
         assert found["waiting"] == rows
         assert [(id_, attempts, data) for id_, _, _, attempts, data in found["exhausted"]] == self.model.aside
+
+    def compare_note(self) -> None:
+        """After a clean close the note's files hold every session that waits, also without the operation log."""
+        files = files_on(Disk(self.kernel), ROOT)
+        note, whole = mpy6a.read_note(files), mpy6a.read(files)
+        assert note.files == whole.files
+        places = {(one.file, one.offset) for one in note.waiting()}
+        assert {(one.file, one.offset) for one in whole.waiting()} <= places
 
     # Steps
 
@@ -307,6 +316,7 @@ class History:
         ]
         self.store.close()
         self.decode()
+        self.compare_note()
         self.open()
         shown = sessions_of(self.store)
         self.store.close()
