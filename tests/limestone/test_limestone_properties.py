@@ -149,10 +149,6 @@ class History:
         self.store.rotate()
 
     def compact(self) -> bool:
-        if self.edition == "designed":
-            while self.end():
-                pass
-            self.store.switch_epoch()
         return self.store.compact() is not None
 
     def reopen(self) -> None:
