@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pytest
+from tests.independent.witnesses import WITNESSED
 
 from flintlog.disk import Disk
-from flintlog.testing import Notes, Subject, live
+from flintlog.testing import Notes, Subject, explore_races, live
 from flintlog.testing.__main__ import OWN_STORES, main
-from flintlog.testing.stores import SUBJECTS, look
+from flintlog.testing.stores import look
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+@pytest.mark.parametrize("subject", WITNESSED, ids=lambda subject: subject.name)
 def test_a_store_lives_with_threads_signals_forks_and_kills(subject, record_property):
     report = live(OWN_STORES, subject, seeds=range(3), look=look)
     record_property("life", [report.lives, report.acknowledged])
@@ -46,6 +48,25 @@ def test_a_store_that_loses_what_it_acknowledged_is_found_and_the_seed_is_told()
     report = live("tests.life.test_lives:FORGETFUL", FORGETFUL[0], seeds=[3])
     [line] = report.violations
     assert line.startswith("forgetful:seed=3: ")
+
+
+class Remembering(Forgetful):
+    """A store that does nothing, and so loses nothing."""
+
+
+def wait(store: Remembering, notes: Notes, chance: random.Random) -> None:
+    time.sleep(0.001)
+
+
+REMEMBERING = (
+    Subject("remembering", Remembering, lambda store: [], {"wait": wait}, lambda disk, path: "a second look"),
+)
+
+
+def test_what_a_second_look_finds_is_a_violation():
+    report = explore_races(REMEMBERING[0], threads=(2,), seeds=[1], most=1)
+    [line] = report.violations
+    assert line == "remembering:wait+wait:seed=1: a second look"
 
 
 def test_the_command_tells_totals_and_fails_where_something_is_lost(capsys):

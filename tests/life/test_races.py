@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.independent.witnesses import WITNESSED
 
 from flintlog.core import threads
 from flintlog.core.group_commit import GroupCommit
 from flintlog.disk import Disk, FailStop
 from flintlog.testing import HangError, MemoryKernel, Notes, Scheduler, Subject, explore_races, race_again
-from flintlog.testing.stores import SUBJECTS
 
 
 class Lines:
@@ -119,14 +119,14 @@ def test_a_timeout_costs_no_time_and_comes_when_all_others_wait():
         assert threads.monotonic() - begun >= 3600.0
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+@pytest.mark.parametrize("subject", WITNESSED, ids=lambda subject: subject.name)
 def test_no_pair_of_calls_loses_invents_or_hangs(subject, record_property):
     report = explore_races(subject, threads=(2,), seeds=range(6))
     record_property("races", [report.races, report.acknowledged])
     assert not report.violations, "\n".join(report.violations)
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+@pytest.mark.parametrize("subject", WITNESSED, ids=lambda subject: subject.name)
 def test_no_triple_of_calls_loses_invents_or_hangs(subject, record_property):
     report = explore_races(subject, threads=(3,), seeds=[7])
     record_property("races", [report.races, report.acknowledged])

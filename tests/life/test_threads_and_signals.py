@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from flintlog import QueueStore, SessionStore, Topic
+from flintlog import Datastore, QueueStore, ReplicaLog, SessionStore, Topic
+from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.disk import Disk
 from flintlog.errors import ClosedError, FlintlogError, ForkedError, LockedError, StoppedError
 from flintlog.testing import Notes
@@ -261,6 +262,43 @@ def test_an_interrupted_add_is_on_disk_when_the_interrupt_is_raised(tmp_path, in
         store.queue().add(b"and on it goes")
     with QueueStore(tmp_path) as store:
         assert [record.payload for record in store.queue().records()] == [b"finished", b"and on it goes"]
+
+
+def snapshot_beside(path: Path) -> tuple[Callable[[], object], ReplicaLog]:
+    log = ReplicaLog(path, soft_limit=60, hard_limit=60, snapshot_threshold=0)
+    for _ in range(3):
+        log.append(1, [encode_delta(AddRecord("", 0, b"x" * 100))])
+    return lambda: log.commit(log.last_lsn), log
+
+
+def epochs_by_themselves(path: Path) -> tuple[Callable[[], object], Datastore]:
+    store = Datastore(path)
+    return store.automatic, store
+
+
+@pytest.mark.parametrize("when", ["c_call", "c_return"])
+@pytest.mark.parametrize("start", [snapshot_beside, epochs_by_themselves])
+def test_an_interrupt_while_a_thread_starts_is_raised_as_itself(start, when, tmp_path, interrupts):
+    """Python's own thread falls over a handler that raises while it starts."""
+    act, store = start(tmp_path)
+
+    def interrupt(frame, event, argument):
+        if event == when and getattr(argument, "__name__", "") == "start_new_thread":
+            sys.setprofile(None)
+            time.sleep(0.05)  # the new thread runs
+            signal.raise_signal(signal.SIGALRM)
+
+    sys.setprofile(interrupt)
+    try:
+        interrupts.call(0, act)
+    finally:
+        sys.setprofile(None)
+    assert interrupts.came == 1
+    store.close()
+    for thread in threading.enumerate():
+        if thread.name in ("flintlog-snapshot", "flintlog-epochs"):
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
 
 
 def test_a_handler_of_the_application_is_its_own_again_after_a_call(tmp_path):

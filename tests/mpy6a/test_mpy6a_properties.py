@@ -9,6 +9,8 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from tests.independent import mpy6a
+from tests.independent.views import files_on, sessions_in, sessions_of
 from tests.mpy6a.stores import FAR, ROOT, T0
 
 from flintlog.dialects.mpy6a.store import Session, SessionStore, StateID, Topic
@@ -107,9 +109,27 @@ class History:
             self.model.opened.clear()
         self.fresh = {one.id: one for one in self.store.sessions() if one.place is None}
         assert {key: session.data for key, session in self.fresh.items()} == self.model.opened
+        self.decode()
         self.replayed = {}
         for item in self.model.waiting.values():
             item.handed_out = False
+
+    def decode(self) -> None:
+        """An independent decoder finds the same in the files."""
+        found = sessions_in(files_on(Disk(self.kernel), ROOT))
+        assert {key: data for key, (_, data) in found["open"].items()} == self.model.opened
+        waiting = sorted(self.model.waiting.values(), key=lambda item: item.place)
+        rows = [(item.id, item.due, item.topic, item.attempts, item.data) for item in waiting]
+        assert found["waiting"] == rows
+        assert [(id_, attempts, data) for id_, _, _, attempts, data in found["exhausted"]] == self.model.aside
+
+    def compare_note(self) -> None:
+        """After a clean close the note's files hold every session that waits, also without the operation log."""
+        files = files_on(Disk(self.kernel), ROOT)
+        note, whole = mpy6a.read_note(files), mpy6a.read(files)
+        assert note.files == whole.files
+        places = {(one.file, one.offset) for one in note.waiting()}
+        assert {(one.file, one.offset) for one in whole.waiting()} <= places
 
     # Steps
 
@@ -295,6 +315,12 @@ class History:
             (item.id, item.due, item.attempts, item.data) for item in expected
         ]
         self.store.close()
+        self.decode()
+        self.compare_note()
+        self.open()
+        shown = sessions_of(self.store)
+        self.store.close()
+        assert shown == sessions_in(files_on(Disk(self.kernel), ROOT))
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])

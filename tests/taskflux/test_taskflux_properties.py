@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.crash.queue_model import Model, shown_by
+from tests.independent.views import files_on, queues_in, queues_of, replica_in, replica_of
 
 from flintlog.core.dialect import no_progress
 from flintlog.dialects.taskflux.dialect import DIALECT
@@ -108,6 +109,7 @@ class QueueHistory:
         self.store = QueueStore(ROOT, disk=Disk(self.kernel), **self.options)
         assert self.store.findings == ()
         assert shown_by(self.store) == self.model.shown()
+        assert queues_of(self.store) == queues_in(files_on(Disk(self.kernel), ROOT))
         self.live = {
             name: LiveQueue([(id_, key, payload) for id_, (key, payload) in queue.records.items()])
             for name, queue in self.model.queues.items()
@@ -264,7 +266,9 @@ class QueueHistory:
     def finish(self) -> None:
         self.seen["snapshots"] += self.store.snapshot_lsn >= 0
         self.reopen("", 0, 0)
+        shown = queues_of(self.store)
         self.store.close()
+        assert shown == queues_in(files_on(Disk(self.kernel), ROOT))
         assert DIALECT.verify(Disk(self.kernel), ROOT, no_progress).verdict == "clean"
 
 
@@ -332,6 +336,7 @@ class ReplicaHistory:
         assert self.log.findings == ()
         self.commit_index = self.log.snapshot_lsn  # it is not stored; what a snapshot covers is committed
         self.compare()
+        assert replica_of(self.log) == replica_in(files_on(Disk(self.kernel), ROOT))
 
     def compare(self) -> None:
         log = self.log
@@ -449,7 +454,9 @@ def test_histories_of_the_raft_side_agree_with_the_model(edition, record_propert
         live = ReplicaHistory(edition, chosen)
         for step in history:
             live.step(*step)
+        shown = replica_of(live.log)
         live.log.close()
+        assert shown == replica_in(files_on(Disk(live.kernel), ROOT))
         histories += 1
         steps += len(history)
 

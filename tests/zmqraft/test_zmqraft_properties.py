@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.crash.zmqraft_peer import Append, Applied, Install, Peer, Remember, Truncate, after, opened, shown
+from tests.crash.zmqraft_peer import (
+    ROOT,
+    Append,
+    Applied,
+    Install,
+    Peer,
+    Remember,
+    Truncate,
+    after,
+    opened,
+    shown,
+)
+from tests.independent.views import files_on, peer_in, peer_of
 
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
@@ -71,8 +83,11 @@ class Life:
         self.took(Install(index, term, b"from afar"))
 
     def restart(self, _):
+        before = peer_of(self.store)
         self.store.close()
+        assert peer_in(files_on(self.disk, ROOT)) == before
         self.store = opened(self.disk, **self.options)
+        assert peer_in(files_on(self.disk, ROOT)) == before
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -82,6 +97,7 @@ def test_a_peer_holds_what_a_plain_model_holds(steps, capacity, data_size_max):
     for name, argument in steps:
         getattr(life, name)(argument)
         assert shown(life.store) == life.peer
+    assert peer_in(files_on(life.disk, ROOT)) == peer_of(life.store)
     life.restart(None)
     assert shown(life.store) == life.peer
     assert life.store.last_index == life.peer.last

@@ -64,8 +64,9 @@ class Kernel(Generic[P, R]):
             return size >= COMPILED_BYTES_MIN
         self._seen += size
         if self._seen >= COMPILE_BYTES_MIN > size and not self._begun:
-            self._begun = True
-            threading.Thread(target=self.compiled, name="flintlog-compile").start()
+            with DEFERRED:
+                self._begun = True
+                threading.Thread(target=self.compiled, name="flintlog-compile").start()
         return size >= COMPILE_BYTES_MIN
 
     def compiled(self) -> Callable[..., R]:

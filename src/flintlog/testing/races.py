@@ -29,13 +29,15 @@ class Subject:
 
     Each of `operations` makes a call or a few and notes what it puts in and takes out; any thread may use it at any
     time. `open` makes a store in a directory that may be there, `items` tells what is in one that was just opened. The
-    store has a `close`.
+    store has a `close`. `second_look` looks at a directory that was judged and closed, in a way of its own, and tells
+    what is wrong.
     """
 
     name: str
     open: Callable[[Disk, str], Any]
     items: Callable[[Any], Sequence[str]]
     operations: Mapping[str, Operation]
+    second_look: Callable[[Disk, str], str | None] | None = None
 
 
 @dataclass
@@ -124,6 +126,9 @@ def judge(subject: Subject, disk: Disk, path: str, notes: Notes) -> str | None:
     except FlintlogError as error:
         return f"it does not open: {error}"
     try:
-        return notes.judge(subject.items(store))
+        wrong = notes.judge(subject.items(store))
     finally:
         store.close()
+    if wrong is None and subject.second_look is not None:
+        return subject.second_look(disk, path)
+    return wrong

@@ -63,7 +63,8 @@ class Automatic:
         self._writers = [_Writer(store.channel()), _Writer(store.channel())]
         self._stop = threads.event()
         self._thread = threads.thread(self._run, "flintlog-epochs", daemon=True)
-        self._thread.start()
+        with DEFERRED:
+            self._thread.start()
 
     def put(self, storage: int, key: bytes, value: bytes, version: Version | None = None) -> int:
         """Give a key a value; returns the epoch to wait for."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from flintlog.core import threads
 from flintlog.dialects.taskflux.store.engine import Engine
+from flintlog.disk import DEFERRED
 from flintlog.errors import DiskError, FlintlogError
 
 _log = logging.getLogger("flintlog.taskflux")
@@ -34,8 +35,9 @@ class DueSnapshots:
         if not self._in_background:
             self._try(raised=DiskError)
         elif self._thread is None or not self._thread.is_alive():
-            self._thread = threads.thread(self._try, "flintlog-snapshot")
-            self._thread.start()
+            with DEFERRED:
+                self._thread = threads.thread(self._try, "flintlog-snapshot")
+                self._thread.start()
 
     def _try(self, raised: type[FlintlogError] | tuple[()] = ()) -> None:
         try:
