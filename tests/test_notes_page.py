@@ -50,3 +50,7 @@ def test_every_statement_has_code_and_a_test_or_says_why_not():
     for number, statement, where, test, decision in ROWS:
         assert statement, number
         assert (named(where) and named(test)) or decision, number
+
+
+def test_no_statement_is_open():
+    assert [number for number, *_, decision in ROWS if decision == "open"] == []
