@@ -19,8 +19,8 @@ from flintlog.core.backup import (
     take_backup,
 )
 from flintlog.core.backup.copying import identities
-from flintlog.core.dialect import detect, no_progress
-from flintlog.disk import Disk
+from flintlog.core.dialect import detect
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import DamageError, DiskError, FlintlogError, LockedError, RefusedError, UsageError
 from flintlog.testing import MemoryKernel
 

@@ -9,8 +9,8 @@ from tests.every_directory import every_directory
 
 from flintlog.core.backup import check_backup, plan_restore, take_backup
 from flintlog.core.backup.copying import identities
-from flintlog.core.dialect import detect, no_progress
-from flintlog.disk import Disk
+from flintlog.core.dialect import detect
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import FlintlogError, NotALogError
 from flintlog.testing import MemoryKernel
 

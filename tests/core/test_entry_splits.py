@@ -12,6 +12,7 @@ from tests.every_directory import every_directory
 from flintlog.core.dialect import EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
 from flintlog.core.follow import Limits, beginning
+from flintlog.core.log import Log
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.taskflux.entries import COMMIT_BYTES_MAX
@@ -128,7 +129,7 @@ def test_a_walk_in_windows_cuts_at_the_same_places(make, window, tmp_path, monke
     monkeypatch.setattr("flintlog.dialects.mpy6a.entries._WINDOW", window)
     monkeypatch.setattr("flintlog.dialects.limestone.entries._SLACK", window - 40)
     # A disk that cannot map: what lies outside of a window is zeros.
-    assert found.splits(Disk(RemoteKernel(LocalFileSystem(), "")), path, query) == expected
+    assert Log(found, Disk(RemoteKernel(LocalFileSystem(), "")), path).splits(query) == expected
 
 
 @pytest.mark.parametrize("make", [queues, peer])

@@ -15,6 +15,7 @@ from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog
 from flintlog.core.dialect import ByteRange, detect
 from flintlog.core.dialect import dialect as dialect_of
 from flintlog.core.explained import PIECE_BYTES, UNEXPLAINED
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
@@ -128,7 +129,7 @@ def test_every_byte_of_mutated_files_is_explained(name):
         if not dialect_of(name).recognise(disk, "/log"):
             continue
         ends = {}
-        for field in dialect_of(name).explain(disk, "/log"):
+        for field in Log(dialect_of(name), disk, "/log").explain():
             raw = files.get(field.file, files.get(f"data/{field.file}", b""))
             end = field.offset + len(field.data)
             assert field.offset == ends.get(field.file, 0), field

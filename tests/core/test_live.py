@@ -12,9 +12,10 @@ from tests.zmqraft.damaged import lay_out
 
 from flintlog import QueueStore, RaftStore
 from flintlog.core import live
-from flintlog.core.dialect import detect, no_progress
+from flintlog.core.dialect import detect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.disk import Disk, LocalKernel
+from flintlog.disk import Disk, LocalKernel, no_progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 DISK = Disk()
@@ -74,7 +75,7 @@ def test_a_tail_that_stays_is_torn(make, tmp_path):
 
 def test_the_note_says_what_happened(tmp_path):
     path, file, finished, _ = torn_peer(tmp_path)
-    (finding,) = detect(DISK, str(path)).inspect(Disk(Finishing(file, finished)), str(path)).findings
+    (finding,) = Log(detect(DISK, str(path)), Disk(Finishing(file, finished)), str(path)).inspect().findings
     assert finding.message.endswith("gone a moment later, so somebody is writing here")
 
 

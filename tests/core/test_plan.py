@@ -11,6 +11,7 @@ from tests.crash.taken_back import FillingKernel
 from flintlog import QueueStore
 from flintlog.core.backup import plan_restore, take_backup
 from flintlog.core.dialect import GivenState, detect
+from flintlog.core.log import Log
 from flintlog.core.undo import tree
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -48,7 +49,7 @@ def accounts(disk: Disk) -> str:
 def converts(make):
     def plan(disk: Disk):
         found = detect(disk, LOG)
-        return found.plan_convert(disk, LOG, "designed", NEW).apply
+        return Log(found, disk, LOG).plan_migrate("designed", NEW).apply
 
     return make, plan
 
@@ -146,13 +147,13 @@ def plans(log, disk, path):
     """Every plan that would change a directory; those that the dialect does not have are left out."""
     state = GivenState("given", 1, lambda: iter([b"s"]))
     makers = (
-        lambda: log.plan_repair(disk, path),
-        lambda: log.plan_undo(disk, path),
-        lambda: log.plan_snapshot(disk, path),
-        lambda: log.plan_snapshot(disk, path, (1,), state),
-        lambda: log.plan_compact(disk, path),
-        lambda: log.plan_upgrade(disk, path),
-        lambda: log.plan_convert(disk, path, "shipped", NEW),
+        lambda: Log(log, disk, path).plan_repair(),
+        lambda: Log(log, disk, path).plan_undo(),
+        lambda: Log(log, disk, path).plan_snapshot(),
+        lambda: Log(log, disk, path).plan_snapshot((1,), state),
+        lambda: Log(log, disk, path).plan_compact(),
+        lambda: Log(log, disk, path).plan_migrate(),
+        lambda: Log(log, disk, path).plan_migrate("shipped", NEW),
     )
     for make in makers:
         with contextlib.suppress(FlintlogError):

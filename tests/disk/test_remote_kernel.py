@@ -10,6 +10,7 @@ from tests.core.test_entry_splits import keys, peer, queues, sessions
 
 from flintlog.core.dialect import EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DiskError, FlintlogError, NotALogError, UsageError
@@ -78,8 +79,8 @@ def test_a_piece_of_a_remote_file_fetches_no_more_than_it_needs(make, tmp_path, 
     spoken = detect(remote, path)
     local = [
         batch.to_pylist()
-        for split in spoken.splits(Disk(), str(tmp_path), query)
-        for batch in spoken.read_split(Disk(), str(tmp_path), split, query)
+        for split in Log(spoken, Disk(), str(tmp_path)).splits(query)
+        for batch in Log(spoken, Disk(), str(tmp_path)).read_split(split, query)
     ]
     splits = plan_entries(spoken, remote, path, query)
     largest = max(
@@ -103,9 +104,9 @@ def test_state_and_findings_of_a_remote_directory_are_those_of_a_local_one(make,
     remote, path = Disk(kernel), f"far:/{tmp_path}"
     spoken = detect(remote, path)
     for disk, place in ((remote, path),):
-        states = [batch.to_pylist() for batch in spoken.state(disk, place, None)]
-        assert states == [batch.to_pylist() for batch in spoken.state(Disk(), str(tmp_path), None)]
-        assert spoken.inspect(disk, place).files == spoken.inspect(Disk(), str(tmp_path)).files
+        states = [batch.to_pylist() for batch in Log(spoken, disk, place).state()]
+        assert states == [batch.to_pylist() for batch in Log(spoken, Disk(), str(tmp_path)).state()]
+        assert Log(spoken, disk, place).inspect().files == Log(spoken, Disk(), str(tmp_path)).inspect().files
 
 
 # Addresses

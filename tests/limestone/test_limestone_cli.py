@@ -10,7 +10,7 @@ from tests.limestone.directories import Directory, session
 from tests.limestone.recorded import lay_out, rows_of
 
 from flintlog.cli.main import main
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
@@ -253,7 +253,7 @@ def test_verify_of_a_live_directory_looks_again(tmp_path, monkeypatch):
             session.put(1, b"a", b"1")
         epoch = tmp_path / lay.EPOCH_FILE
         epoch.write_bytes(lay.encode_durable(1)[:4])
-        for look in (DIALECT.inspect, lambda disk, path: DIALECT.verify(disk, path, no_progress)):
+        for look in (DIALECT.inspect, lambda disk, path: Log(DIALECT, disk, path).verify()):
             stays = look(Disk(), str(tmp_path))
             assert {item.code for item in stays.findings} == {"not-durable", "epoch-torn"}
             assert stays.verdict == "repairable"

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from tests.mpy6a.damaged import LONG, ONCE, SHORT, T0, TOPICS, fill, logged, settled
 
-from flintlog.core.dialect import no_progress
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.store import SessionStore
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import DamageError
 
 DISK = Disk()

@@ -6,13 +6,13 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.mpy6a.recorded import DAMAGED, GOOD, TOLD, TORN, WHOLE, lay_out, log_bytes, logs
 
-from flintlog.core.dialect import EntryQuery, detect, dialect, no_progress
+from flintlog.core.dialect import EntryQuery, detect, dialect
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.mpy6a.survey import survey
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import DamageError
 
 DISK = Disk()

@@ -17,6 +17,7 @@ from flintlog.core.dialect import EntryQuery
 from flintlog.core.finding import Severity
 from flintlog.core.follow import Limits, beginning, step
 from flintlog.core.live import holding
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.disk import Disk, no_progress
 from flintlog.errors import UnsupportedError
@@ -79,11 +80,11 @@ def test_a_state_that_is_read_slowly_stays_the_same(live):
 def test_entries_and_bytes_of_a_held_directory_are_all_read(live):
     for _ in range(LOOKS):
         with holding(DISK, live) as held:
-            splits = DIALECT.splits(held, live, EntryQuery())
+            splits = Log(DIALECT, held, live).splits(EntryQuery())
             read = [
                 batch.num_rows
                 for split in splits
-                for batch in DIALECT.read_split(held, live, split, EntryQuery())
+                for batch in Log(DIALECT, held, live).read_split(split, EntryQuery())
             ]
         assert sum(read) > 0
         for query in (None, EntryQuery()):
@@ -113,6 +114,6 @@ def test_a_follower_of_a_held_directory_reads_on_or_is_told_what_it_missed(live)
     follower, place, rows = DIALECT.follower(), beginning(), 0
     for _ in range(LOOKS):
         with holding(DISK, live) as held:
-            place, batches = step(follower, held, live, place, Limits(), "report")
+            place, batches = step(follower, place, Limits(), "report")
             rows += sum(batch.num_rows for batch in batches)
     assert rows > LOOKS

@@ -16,13 +16,13 @@ from tests.golden_cases import snapshot_of
 from tests.mpy6a import damaged
 from tests.mpy6a.damaged import BY_CODE, FIRST, OTHER, SECOND, T0, TOPICS, but, cut, in_record, logged, noted
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.dialects.mpy6a.upkeep import salvage
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import DamageError, FlintlogError
 
 DISK = Disk()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flintlog.core.dialect import no_progress
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.layout import Descriptor, Record, StateID
 from flintlog.dialects.mpy6a.store import SessionStore
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 
 DISK = Disk()
 NOW = 1651165200  # 2022-04-28 17:00:00 UTC

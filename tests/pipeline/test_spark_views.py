@@ -8,9 +8,9 @@ import pytest
 from in_process import entries_in_process, rows
 from tests.every_directory import every_directory
 
-from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names, no_progress
+from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS, plan_entries, read_entries
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import FlintlogError
 from flintlog.pipeline.options import read_options
 from flintlog.pipeline.source import EntriesReader, Piece, arrow_schema, packed

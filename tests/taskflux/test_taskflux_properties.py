@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.crash.queue_model import Model, shown_by
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import (
     AddRecord,
@@ -265,7 +265,7 @@ class QueueHistory:
         self.seen["snapshots"] += self.store.snapshot_lsn >= 0
         self.reopen("", 0, 0)
         self.store.close()
-        assert DIALECT.verify(Disk(self.kernel), ROOT, no_progress).verdict == "clean"
+        assert Log(DIALECT, Disk(self.kernel), ROOT).verify().verdict == "clean"
 
 
 def refused(code: str, act: Callable[[], Any]) -> None:

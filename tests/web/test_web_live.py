@@ -14,6 +14,7 @@ from tests.golden_cases import snapshot_of
 from tests.web.explorer import serving
 
 from flintlog.core.dialect import Dialect
+from flintlog.core.log import Log
 from flintlog.web.server import _STREAMS_MAX
 from flintlog.web.verification import Verification
 
@@ -190,7 +191,7 @@ class Slow:
     def verify(self, disk, path, progress, workers=None):
         self.inside.set()
         assert self.go_on.wait(60)
-        return self.dialect.verify(disk, path, progress, workers)
+        return Log(self.dialect, disk, path).verify(progress, workers)
 
 
 def test_a_verification_that_is_stopped_ends(tmp_path):

@@ -10,11 +10,11 @@ from tests.zmqraft.damaged import MADE, ONE, lay_out
 from tests.zmqraft.recorded import DAMAGED, recorded
 
 from flintlog import RaftStore
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Entry, index_path
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import DamageError, UnsupportedError
 
 DISK = Disk()

@@ -9,8 +9,8 @@ from tests.golden_cases import materialise, snapshot_of
 from tests.zmqraft.recorded import DAMAGED, GOOD, LOGS, STATES, digest, entry, recorded
 
 from flintlog import RaftStore
-from flintlog.core.dialect import EntryQuery, detect, dialect, no_progress
-from flintlog.disk import Disk
+from flintlog.core.dialect import EntryQuery, detect, dialect
+from flintlog.disk import Disk, no_progress
 
 DISK = Disk()
 ZMQRAFT = dialect("zmqraft")

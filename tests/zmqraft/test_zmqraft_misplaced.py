@@ -10,10 +10,10 @@ from tests.golden_cases import snapshot_of
 from tests.zmqraft.damaged import moved, poke, with_snapshot
 
 from flintlog import RaftStore
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import FileLog
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import DamageError
 
 DISK = Disk()

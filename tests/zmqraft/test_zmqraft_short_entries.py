@@ -7,10 +7,10 @@ from tests.golden_cases import snapshot_of
 from tests.zmqraft.damaged import ONE, SHORT, short_entries
 
 from flintlog import RaftStore
-from flintlog.core.dialect import EntryQuery, dialect, no_progress
+from flintlog.core.dialect import EntryQuery, dialect
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.store import FileLog
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import UsageError
 
 DISK = Disk()

@@ -8,10 +8,10 @@ from tests.zmqraft.damaged import poke
 
 from flintlog import RaftStore
 from flintlog.core.backup.place import take_backup
-from flintlog.core.dialect import GivenState, dialect, no_progress
+from flintlog.core.dialect import GivenState, dialect
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import FileLog
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 from flintlog.errors import RefusedError, UsageError
 
 DISK = Disk()
