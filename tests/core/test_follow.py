@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from flintlog.core.dialect import EntryQuery, detect
+from flintlog.core.dialect import EntryQuery
 from flintlog.core.follow import Limits, LossError, ReplacedError, beginning, step
+from flintlog.core.log import open_log
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
@@ -31,7 +32,7 @@ class Follow:
 
     @property
     def follower(self):
-        return detect(self.disk, self.path).follower()
+        return open_log(self.path, disk=self.disk).follower()
 
     def advance(self, limits=NO_LIMITS):
         end = self.follower.advance(self.place, limits, self.on_loss)
@@ -73,7 +74,7 @@ def test_queues_are_followed_over_segments_and_behind_snapshots(tmp_path):
             assert follow.step() == []
         assert seen == list(range(45))
         assert len(json.dumps(follow.place)) < 1000
-    first = detect(Disk(), str(tmp_path)).splits(Disk(), str(tmp_path), EntryQuery())[0].first
+    first = open_log(str(tmp_path)).splits(EntryQuery())[0].first
     assert first > 0  # segments that were delivered are gone
 
 
@@ -193,7 +194,7 @@ def test_what_is_delivered_was_synced_first():
         return [image.stat(name).size > 0 for name in segments(image, "/queues")]
 
     assert not any(survives())
-    end, batches = step(detect(copy, "/queues").follower(), copy, "/queues", {}, NO_LIMITS)
+    end, batches = step(open_log("/queues", disk=copy).follower(), {}, NO_LIMITS)
     assert sum(batch.num_rows for batch in batches) == 1
     assert end["position"] == 0
     assert survives() == [True]

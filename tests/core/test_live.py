@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from functools import partial
 
 import pytest
 from tests.damaged_directories import segments, torn
@@ -13,9 +12,9 @@ from tests.zmqraft.damaged import lay_out
 from flintlog import QueueStore, RaftStore
 from flintlog.core import live
 from flintlog.core.dialect import detect
-from flintlog.core.log import Log
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.disk import Disk, LocalKernel, no_progress
+from flintlog.disk import Disk, LocalKernel
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 DISK = Disk()
@@ -33,9 +32,9 @@ class Finishing(LocalKernel):
 
 def looks(path, disk=DISK):
     """What `inspect` and `verify` say: verdict, and severity and code of each finding."""
-    found = detect(disk, str(path))
-    for look in (found.inspect, partial(found.verify, progress=no_progress)):
-        inventory = look(disk, str(path))
+    log = open_log(str(path), disk=disk)
+    for look in (log.inspect, log.verify):
+        inventory = look()
         yield inventory.verdict, [(item.severity, item.code) for item in inventory.findings]
 
 
@@ -80,7 +79,9 @@ def test_the_note_says_what_happened(tmp_path):
 
 
 def test_a_look_goes_on_when_a_file_is_removed_and_gives_up_some_time(tmp_path):
-    inventory = detect(DISK, str(lay_out("01_few", tmp_path))).inspect(DISK, str(tmp_path / "01_few" / "dir"))
+    inventory = Log(
+        detect(DISK, str(lay_out("01_few", tmp_path))), DISK, str(tmp_path / "01_few" / "dir")
+    ).inspect()
     left = [DiskError("open", "/peer/file", OSError(errno.ENOENT, "gone"))]
 
     def once():

@@ -11,7 +11,7 @@ from tests.crash.taken_back import FillingKernel
 from flintlog import QueueStore
 from flintlog.core.backup import plan_restore, take_backup
 from flintlog.core.dialect import GivenState, detect
-from flintlog.core.log import Log
+from flintlog.core.log import Log, open_log
 from flintlog.core.undo import tree
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -80,18 +80,18 @@ def torn(kind):
         with disk.open(path, "write") as file:
             file.truncate(file.size() - 3)
 
-    return make, lambda disk: detect(disk, LOG).plan_repair(disk, LOG).apply
+    return make, lambda disk: open_log(LOG, disk=disk).plan_repair().apply
 
 
 def newest(disk: Disk, kind: str) -> str:
     """The file that a log of this kind appends to."""
-    home = detect(disk, LOG).home(disk, LOG)
+    home = open_log(LOG, disk=disk).root
     endings = {"taskflux": ".log", "zmqraft": ".rlog", "limestone": "pwal_0000"}
     return max(f"{home}/{name}" for name in tree(disk, home) if name.endswith(endings[kind]))
 
 
 def snapshots(disk: Disk):
-    return detect(disk, LOG).plan_snapshot(disk, LOG).apply
+    return open_log(LOG, disk=disk).plan_snapshot().apply
 
 
 WORKS = {
@@ -129,10 +129,10 @@ def test_what_meets_a_full_disk_leaves_nothing_behind(name):
 def test_a_plan_is_not_carried_out_on_what_a_store_has_healed_and_written_to_since(kind):
     disk = Disk(MemoryKernel())
     torn(kind)[0](disk)
-    first = detect(disk, LOG).plan_repair(disk, LOG)
+    first = open_log(LOG, disk=disk).plan_repair()
     assert first.steps
     if kind == "zmqraft":  # it is no torn tail there: somebody else repairs it first
-        detect(disk, LOG).plan_repair(disk, LOG).apply()
+        open_log(LOG, disk=disk).plan_repair().apply()
     log = LOGS[kind](LOG, disk)
     for _ in range(5):
         log.add()
@@ -184,6 +184,6 @@ def test_a_plan_that_is_refused_is_not_applied():
     log = Queues(LOG, disk)
     log.add()
     log.close()
-    plan = detect(disk, LOG).plan_undo(disk, LOG)
+    plan = open_log(LOG, disk=disk).plan_undo()
     with pytest.raises(RefusedError, match="there is no repair to take back"):
         plan.apply()

@@ -74,7 +74,7 @@ def wrong_after(log: Dialect, root: Path, plan: Plan) -> str | None:
     """What a repair does, where it does not do what it says."""
     before = files_of(root)
     try:
-        done = repair(log, Disk(), str(root), plan)
+        done = repair(Log(log, Disk(), str(root)), plan)
     except FlintlogError as error:
         return f"the repair fails: {error}"
     if done.after.verdict == "clean" and not (opens(log.name, root) and reads(log, root)):

@@ -12,7 +12,7 @@ import pytest
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
 from flintlog.core.backup import restore_backup, take_backup
 from flintlog.core.dialect import detect
-from flintlog.core.log import Log
+from flintlog.core.log import Log, open_log
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, FlintlogError, RefusedError
 
@@ -182,7 +182,7 @@ def test_a_log_of_its_owner_alone_stays_so_in_kept_in_backups_and_when_it_is_res
     assert made <= {"tflux.metadata"} or not made, made
     newest = max(files_of(root), key=lambda path: path.stat().st_size)
     newest.write_bytes(newest.read_bytes()[:-3])
-    plan = detect(Disk(), str(root)).plan_repair(Disk(), str(root))
+    plan = open_log(str(root)).plan_repair()
     if plan.steps:
         plan.apply()
         kept = [path for path in files_of(root) if path.name != "flintlog-repair.json"]
@@ -197,7 +197,7 @@ def test_what_root_repairs_in_a_users_log_is_the_users(make, tmp_path):
     newest.write_bytes(newest.read_bytes()[:-3])
     for path in [root, *root.rglob("*")]:
         os.chown(path, SOMEONE, -1)
-    plan = detect(Disk(), str(root)).plan_repair(Disk(), str(root))
+    plan = open_log(str(root)).plan_repair()
     if plan.steps:
         plan.apply()
     assert {path.stat().st_uid for path in [root, *root.rglob("*")]} == {SOMEONE}

@@ -14,7 +14,7 @@ from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.mpy6a import spread
 from flintlog.dialects.mpy6a.dialect import DIALECT
-from flintlog.disk import Disk, no_progress
+from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError
 from flintlog.testing import MemoryKernel
 
@@ -90,7 +90,7 @@ def test_the_rows_are_those_of_one_process(pieces):
 @given(steps=STEPS, strict=st.booleans())
 def test_what_is_found_and_what_is_merged_is_the_same(steps, strict):
     disks = [written(steps, strict=strict)[0] for _ in range(2)]
-    found = [DIALECT.verify(disks[0], ROOT, no_progress, who).json() for who in (None, Threads(2))]
+    found = [Log(DIALECT, disks[0], ROOT).verify(workers=who).json() for who in (None, Threads(2))]
     assert found[0] == found[1]
     plans = [
         Log(DIALECT, disk, ROOT).plan_compact(who)

@@ -12,10 +12,10 @@ from together import Together
 
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore
 from flintlog.core.dialect import detect, dialect_names
-from flintlog.core.log import Log
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.mpy6a.store import Topic
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.disk import Disk, no_progress
+from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.pipeline import jobs
 from flintlog.pipeline.workers import SparkWorkers
@@ -103,7 +103,7 @@ def test_what_is_written_is_what_the_engine_writes(together, verb, tmp_path):
     disk = Disk()
 
     def work(path, workers):
-        plan = getattr(detect(disk, str(path)), f"plan_{verb}")(disk, str(path), workers=workers)
+        plan = getattr(open_log(path, disk=disk), f"plan_{verb}")(workers=workers)
         return plan.apply()
 
     done = [said(functools.partial(work, alone[name], None)) for name in good]
@@ -125,7 +125,7 @@ def timeless(directory):
 
 
 def is_good(path):
-    found = said(lambda: detect(Disk(), path).verify(Disk(), path, no_progress))
+    found = said(lambda: open_log(path).verify())
     return not isinstance(found, tuple) and found.verdict in ("clean", "repairable")
 
 

@@ -126,7 +126,7 @@ def test_workers_say_and_write_what_one_process_does(tiny, what):
             other = written(steps, limit, snapshot_at)
             plans = [
                 said(lambda: Log(DIALECT, disk, ROOT).plan_snapshot(position)),
-                said(lambda: DIALECT.plan_snapshot(other, ROOT, position, workers=Threads(2))),
+                said(lambda: Log(DIALECT, other, ROOT).plan_snapshot(position, workers=Threads(2))),
             ]
             if isinstance(plans[0], tuple):
                 assert plans[0] == plans[1]

@@ -210,8 +210,8 @@ def test_a_backup_of_a_directory_with_a_damaged_snapshot_is_refused_in_words():
     files = made(COVERED)
     files["snap"] = b"none" + files["snap"][4:]
     with pytest.raises(DamageError, match="not a snapshot file"):
-        DIALECT.picture(laid_out(files), ROOT)
+        Log(DIALECT, laid_out(files), ROOT).picture()
     files = made(7)
     files[index_path(4)] = b"none" + files[index_path(4)][4:]
     with pytest.raises(DamageError, match="not an index file"):
-        DIALECT.picture(laid_out(files), ROOT, (7,))
+        Log(DIALECT, laid_out(files), ROOT).picture((7,))
