@@ -41,7 +41,7 @@ def refused(peer, name):
     for call in (
         RaftStore,
         lambda path: FileLog(str(path)),
-        lambda path: Log(ZMQRAFT, DISK, str(path)).state(),
+        lambda path: list(Log(ZMQRAFT, DISK, str(path)).state()),
     ):
         with pytest.raises(DamageError) as caught:
             call(peer)
