@@ -14,6 +14,7 @@ from tests.web.explorer import serving
 
 from flintlog.core.dialect import detect
 from flintlog.core.log import Log
+from flintlog.disk import Disk
 from flintlog.web.server import _STREAMS_MAX
 from flintlog.web.verification import Verification
 
