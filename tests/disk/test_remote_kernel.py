@@ -82,7 +82,7 @@ def test_a_piece_of_a_remote_file_fetches_no_more_than_it_needs(make, tmp_path, 
         for split in Log(spoken, Disk(), str(tmp_path)).splits(query)
         for batch in Log(spoken, Disk(), str(tmp_path)).read_split(split, query)
     ]
-    splits = plan_entries(spoken, remote, path, query)
+    splits = plan_entries(Log(spoken, remote, path), query)
     largest = max(
         (split.file for split in splits), key=lambda name: sum(split.file == name for split in splits)
     )
@@ -91,7 +91,7 @@ def test_a_piece_of_a_remote_file_fetches_no_more_than_it_needs(make, tmp_path, 
     found = []
     for split in splits:
         kernel.fetched = 0
-        found += [batch.to_pylist() for batch in read_entries(spoken, remote, path, split, query)]
+        found += [batch.to_pylist() for batch in read_entries(Log(spoken, remote, path), split, query)]
         if split in pieces[1:-1]:
             assert kernel.fetched < split.end - split.start + head + 10_000
     assert found == local

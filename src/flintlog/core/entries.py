@@ -61,6 +61,17 @@ def reported(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*(pa.field(field.name, field.type) for field in schema), DAMAGE_FIELD])
 
 
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with these columns; those that it lacks are null."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def plan_entries(log: Log, query: EntryQuery) -> list[Split]:
     """The pieces that hold the entries of a query; damage in the way of a plan is one of them if it is to be told."""
     try:

@@ -192,14 +192,18 @@ class Log:
 
     def rows(self, query: EntryQuery) -> Rows:
         """The entries of a query."""
-        from flintlog.core.entries import plan_entries, read_entries, reported
+        from flintlog.core.entries import fitted, plan_entries, read_entries, reported
+
+        schema = self.entry_schema
+        if query.on_damage == "report":
+            schema = reported(schema)
 
         def read() -> Iterator[pa.RecordBatch]:
             for split in plan_entries(self, query):
-                yield from read_entries(self, split, query)
+                for batch in read_entries(self, split, query):
+                    yield fitted(batch, schema)
 
-        schema = self.entry_schema
-        return Rows(reported(schema) if query.on_damage == "report" else schema, read)
+        return Rows(schema, read)
 
     def splits(self, query: EntryQuery) -> list[Split]:
         """The pieces that hold the entries of `query`, in log order."""
