@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
-from flintlog.core.dialect import detect
+from flintlog.core.log import open_log
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
 
@@ -55,7 +55,7 @@ class Log(ABC):
 
 
 def rows_of(disk: Disk, path: str, as_of: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
-    return [row for batch in detect(disk, path).state(disk, path, as_of) for row in batch.to_pylist()]
+    return [row for batch in open_log(path, disk=disk).state(as_of) for row in batch.to_pylist()]
 
 
 class Queues(Log):

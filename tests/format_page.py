@@ -12,7 +12,8 @@ from typing import Any
 
 from tests.page_blocks import ROOT
 
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.core.plan import Plan
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
@@ -56,17 +57,17 @@ class FormatPage:
         """Verify, opening and repair of a directory with this finding do what the row says."""
         ours = dialect(self.name)
         severity, _, opening, repair = self.rows[code]
-        inventory = ours.verify(Disk(), str(root), no_progress)
+        inventory = Log(ours, Disk(), str(root)).verify()
         assert {item.severity for item in inventory.findings if item.code == code} == {severity}
 
         shutil.copytree(root, copy)
         assert self.opened(copy) == re.split(r"\W", opening)[0]
 
-        plan = ours.plan_repair(Disk(), str(root))
+        plan = Log(ours, Disk(), str(root)).plan_repair()
         assert planned(plan) == re.split(r"[:;,]", repair)[0]
         if plan.steps:
             plan.apply()
-            assert ours.verify(Disk(), str(root), no_progress).verdict == "clean"
+            assert Log(ours, Disk(), str(root)).verify().verdict == "clean"
             assert self.opened(root) == "opens"
 
     def opened(self, root: Path) -> str:

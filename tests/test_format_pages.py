@@ -9,6 +9,7 @@ from tests.damaged_directories import CASES, numbered, without_a_beginning
 from tests.format_page import FormatPage, planned
 
 from flintlog import QueueStore
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux import layout
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.rules import Limits
@@ -37,7 +38,7 @@ def test_the_row_says_what_verify_opening_and_repair_do(code, make, tmp_path):
 
 def test_a_log_without_its_beginning_is_not_repaired(tmp_path):
     without_a_beginning(tmp_path / "root")
-    plan = DIALECT.plan_repair(Disk(), str(tmp_path / "root"))
+    plan = Log(DIALECT, Disk(), str(tmp_path / "root")).plan_repair()
     assert (plan.findings[0].code, planned(plan)) == ("log-start", "refused")
     assert "refused without one" in PAGE.rows["log-start"][3]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.limestone.directories import CASES
 from tests.page_blocks import ROOT
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog
@@ -44,17 +44,17 @@ def test_every_code_has_a_row_and_a_directory_that_shows_it():
 def test_the_row_says_what_verify_reading_and_repair_do(code, make, tmp_path):
     make(tmp_path / "root")
     severity, _, reading, repair = ROWS[code].split(" | ")
-    findings = DIALECT.verify(Disk(), str(tmp_path / "root"), no_progress).findings
+    findings = Log(DIALECT, Disk(), str(tmp_path / "root")).verify().findings
     assert {item.severity for item in findings if item.code == code} == {severity}
     assert read(tmp_path / "root") == reading
-    plan = DIALECT.plan_repair(Disk(), str(tmp_path / "root"))
+    plan = Log(DIALECT, Disk(), str(tmp_path / "root")).plan_repair()
     actions = " and ".join(dict.fromkeys(step.action for step in plan.steps)) or "nothing"
     assert ("refuses" if plan.refusal else actions) == repair
 
 
 def read(root) -> str:
     try:
-        list(DIALECT.state(Disk(), str(root), None))
+        list(Log(DIALECT, Disk(), str(root)).state())
     except FlintlogError:
         return "refuses"
     return "opens"

@@ -12,7 +12,7 @@ from tests.format_page import FormatPage
 from tests.mpy6a.damaged import BY_CODE, FIRST, SECOND, but, cut, in_event, in_record, logged, noted
 from tests.page_blocks import ROOT
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import tables
 from flintlog.dialects.mpy6a.dialect import DIALECT
@@ -86,9 +86,9 @@ def test_the_row_says_what_verify_opening_and_repair_do(code, make, tmp_path):
     root = tmp_path / "root"
     make(root)
     severity, _, opening, repair = PAGE.rows[code]
-    inventory = DIALECT.verify(Disk(), str(root), no_progress)
+    inventory = Log(DIALECT, Disk(), str(root)).verify()
     assert {item.severity for item in inventory.findings if item.code == code} == {severity}
-    plan = DIALECT.plan_repair(Disk(), str(root))
+    plan = Log(DIALECT, Disk(), str(root)).plan_repair()
     told = _actions(repair)
     if (root / lay.OPERATIONS_FILE).exists():
         told.add("rewrite")  # as the page says below the table
@@ -97,7 +97,7 @@ def test_the_row_says_what_verify_opening_and_repair_do(code, make, tmp_path):
     assert PAGE.opened(tmp_path / "copy") == re.split(r"\W", opening)[0]
     if plan.steps:
         plan.apply()
-        assert DIALECT.verify(Disk(), str(root), no_progress).verdict == "clean"
+        assert Log(DIALECT, Disk(), str(root)).verify().verdict == "clean"
         assert PAGE.opened(root) == "opens"
 
 
@@ -120,7 +120,7 @@ def _actions(repair):
 )
 def test_what_is_torn_at_the_end_is_damage_elsewhere(code, make, tmp_path):
     make(tmp_path / "root")
-    found = DIALECT.verify(Disk(), str(tmp_path / "root"), no_progress).findings
+    found = Log(DIALECT, Disk(), str(tmp_path / "root")).verify().findings
     assert [(item.code, item.severity) for item in found] == [(code, "corrupt")]
     assert PAGE.opened(tmp_path / "root") == "refuses"
 
@@ -135,7 +135,7 @@ def test_what_is_torn_at_the_end_is_damage_elsewhere(code, make, tmp_path):
 )
 def test_what_is_damage_elsewhere_is_torn_at_the_end(code, make, tmp_path):
     make(tmp_path / "root")
-    found = DIALECT.verify(Disk(), str(tmp_path / "root"), no_progress).findings
+    found = Log(DIALECT, Disk(), str(tmp_path / "root")).verify().findings
     assert (code, "repairable") in [(item.code, item.severity) for item in found]
     assert {item.severity for item in found} == {"repairable"}
     assert PAGE.opened(tmp_path / "root") == "opens"
@@ -166,5 +166,5 @@ def test_the_example_is_a_record():
 
 def test_what_is_cut_below_the_length_that_the_snapshot_knows_is_no_torn_end(tmp_path):
     but(noted, cut(SECOND, 100))(tmp_path / "root")
-    (found,) = DIALECT.verify(Disk(), str(tmp_path / "root"), no_progress).findings
+    (found,) = Log(DIALECT, Disk(), str(tmp_path / "root")).verify().findings
     assert (found.code, found.severity) == ("file-short", "corrupt")

@@ -8,6 +8,7 @@ from tests.format_page import FormatPage, planned
 from tests.zmqraft.damaged import BY_CODE, FEW, golden, lay_out, poke, with_snapshot
 
 from flintlog import RaftStore
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft import layout
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.disk import Disk
@@ -38,12 +39,12 @@ def test_the_row_says_what_verify_opening_and_repair_do(code, make, tmp_path):
 
 
 def findings_and_plan(root):
-    plan = DIALECT.plan_repair(Disk(), str(root))
+    plan = Log(DIALECT, Disk(), str(root)).plan_repair()
     return [(item.code, item.severity) for item in plan.findings if item.severity != "note"], plan
 
 
 def test_an_empty_file_behind_a_full_one_is_a_note(tmp_path):
-    inventory = DIALECT.inspect(Disk(), str(lay_out("d20_empty_last_file", tmp_path)))
+    inventory = Log(DIALECT, Disk(), str(lay_out("d20_empty_last_file", tmp_path))).inspect()
     assert [(item.code, item.severity) for item in inventory.findings] == [("empty-file", "note")]
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.backup_logs import LOGS
 
 from flintlog.cli.main import main
+from flintlog.core.log import Log
 
 STREAM = {"taskflux": "queue", "zmqraft": None, "mpy6a": "topic", "limestone": "storage"}
 
@@ -48,10 +49,10 @@ def test_every_kind_of_a_log_can_be_asked_for(log, capsys):
     disk = Disk()
     spoken = detect(disk, log[1])
     seen = set()
-    for split in spoken.splits(disk, log[1], EntryQuery()):
-        for batch in spoken.read_split(disk, log[1], split, EntryQuery()):
+    for split in Log(spoken, disk, log[1]).splits(EntryQuery()):
+        for batch in Log(spoken, disk, log[1]).read_split(split, EntryQuery()):
             seen |= set(batch.column("operation").to_pylist())
-    assert seen <= set(spoken.operations())
+    assert seen <= set(spoken.operations)
 
 
 @pytest.mark.parametrize("words", [["--from", "1,2,3"], ["--to", "1,2,3"], ["--hex", "--from", "1,2,3"]])

@@ -109,7 +109,7 @@ def test_debug_shows_the_trace_in_front_of_the_line(tmp_path, capsys):
 
 
 def test_a_fault_of_ours_is_one_line_and_not_a_trace(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("flintlog.cli.look.LogDirectory.find", lambda arguments: 1 / 0)
+    monkeypatch.setattr("flintlog.cli.look.named_log", lambda arguments: 1 / 0)
     assert main(["verify", str(tmp_path)]) == 3
     assert capsys.readouterr().err == (
         "flintlog: ZeroDivisionError: division by zero. This is a fault in flintlog; --debug shows where\n"
@@ -120,7 +120,7 @@ def test_an_interrupt_ends_with_130_and_a_word(tmp_path, monkeypatch, capsys):
     def interrupted(arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("flintlog.cli.look.LogDirectory.find", interrupted)
+    monkeypatch.setattr("flintlog.cli.look.named_log", interrupted)
     assert main(["verify", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "flintlog: interrupted; nothing was changed\n"
 

@@ -9,6 +9,7 @@ import pytest
 from flintlog.cli import contract
 from flintlog.cli.main import main
 from flintlog.core.dialect import dialect, dialect_names
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 from golden_cases import GOLDEN, cases, expected, materialise, snapshot_of
@@ -425,7 +426,7 @@ def test_migrate_in_place_is_refused_where_a_dialect_has_no_versions(tmp_path, f
     for name in dialect_names():
         if name != "limestone":
             with pytest.raises(RefusedError, match=f"{name} has no versions"):
-                dialect(name).plan_upgrade(Disk(), str(log))
+                Log(dialect(name), Disk(), str(log)).plan_migrate()
 
 
 def test_migrate_to_an_edition_that_does_not_exist_is_wrong_usage(tmp_path, flintlog):

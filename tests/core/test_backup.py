@@ -19,7 +19,7 @@ from flintlog.core.backup import (
     take_backup,
 )
 from flintlog.core.backup.copying import identities
-from flintlog.core.dialect import detect, no_progress
+from flintlog.core.log import Log, open_log
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, DiskError, FlintlogError, LockedError, RefusedError, UsageError
 from flintlog.testing import MemoryKernel
@@ -81,7 +81,7 @@ def test_a_second_backup_copies_what_is_new_and_both_restore_to_their_time(kind,
     assert kind.items(disk, restored(disk, "0001", target="/one")) == expected
     for name in ("0002", "0003"):
         path = restored(disk, name, target=f"/{name}")
-        assert detect(disk, path).verify(disk, path, no_progress).verdict == "clean"
+        assert open_log(path, disk=disk).verify().verdict == "clean"
         assert kind.items(disk, path) == list(range(log.removed, 22))
 
 
@@ -199,19 +199,18 @@ def test_every_backup_under_a_writer_is_a_prefix_that_has_all_that_was_acknowled
 
 def test_a_file_that_is_replaced_while_it_is_copied_is_copied_again(disk, monkeypatch):
     log = filled(LOGS["taskflux"], disk)
-    dialect = detect(disk, LOG)
-    real = type(dialect).picture
+    real = Log.picture
     calls = []
 
-    def picture(self, disk, path, as_of=None):
-        found = real(self, disk, path, as_of)
-        calls.append(path)
+    def picture(self, as_of=None):
+        found = real(self, as_of)
+        calls.append(self.path)
         if len(calls) == 1:
             log.add()
             log.churn()  # segments go that the picture has
         return found
 
-    monkeypatch.setattr(type(dialect), "picture", picture)
+    monkeypatch.setattr(Log, "picture", picture)
     taken = take_backup(disk, LOG, PLACE)
     log.close()
     assert calls.count(LOG) == 2
@@ -220,16 +219,15 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_copied_again(disk, monkey
 
 def test_a_directory_that_never_stands_still_is_refused(disk, monkeypatch):
     log = filled(LOGS["taskflux"], disk)
-    dialect = detect(disk, LOG)
-    real = type(dialect).picture
+    real = Log.picture
 
-    def picture(self, disk, path, as_of=None):
-        found = real(self, disk, path, as_of)
+    def picture(self, as_of=None):
+        found = real(self, as_of)
         log.add()
         log.churn()
         return found
 
-    monkeypatch.setattr(type(dialect), "picture", picture)
+    monkeypatch.setattr(Log, "picture", picture)
     with pytest.raises(RefusedError, match="changes faster than it can be copied"):
         take_backup(disk, LOG, PLACE)
     log.close()

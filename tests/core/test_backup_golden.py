@@ -9,7 +9,7 @@ from tests.every_directory import every_directory
 
 from flintlog.core.backup import check_backup, plan_restore, take_backup
 from flintlog.core.backup.copying import identities
-from flintlog.core.dialect import detect, no_progress
+from flintlog.core.log import open_log
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, NotALogError
 from flintlog.testing import MemoryKernel
@@ -34,7 +34,7 @@ def in_memory(path: str) -> Disk:
 
 
 def state_of(disk: Disk, path: str) -> list[dict]:
-    return [row for batch in detect(disk, path).state(disk, path, None) for row in batch.to_pylist()]
+    return [row for batch in open_log(path, disk=disk).state() for row in batch.to_pylist()]
 
 
 def contents(disk: Disk, path: str) -> dict[str, bytes]:
@@ -54,7 +54,7 @@ def test_every_directory_there_and_back_or_refused_with_nothing_written(director
         except FlintlogError:
             refused += 1
             assert disk.stat(place) is None, name
-            assert detect(disk, path).verify(disk, path, no_progress).verdict != "clean", name
+            assert open_log(path, disk=disk).verify().verdict != "clean", name
             continue
         kept += 1
         assert contents(disk, path) == before, name

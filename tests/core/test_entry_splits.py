@@ -12,6 +12,7 @@ from tests.every_directory import every_directory
 from flintlog.core.dialect import EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
 from flintlog.core.follow import Limits, beginning
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.taskflux.entries import COMMIT_BYTES_MAX
@@ -32,13 +33,13 @@ def directories(tmp_path_factory):
 
 def read(path, query, pieces=None):
     found = detect(DISK, path)
-    splits = plan_entries(found, DISK, path, query)
+    splits = plan_entries(Log(found, DISK, path), query)
     if pieces is not None:
         pieces.append(len(splits))
     return [
         row
         for split in splits
-        for batch in read_entries(found, DISK, path, split, query)
+        for batch in read_entries(Log(found, DISK, path), split, query)
         for row in batch.to_pylist()
     ]
 
@@ -109,7 +110,7 @@ def test_a_large_file_is_cut_evenly_and_gives_the_same_rows(make, tmp_path):
         query = replace(WHOLE, split_bytes=split_bytes)
         assert read(path, query) == whole
         by_file = {}
-        for split in plan_entries(detect(DISK, path), DISK, path, query):
+        for split in plan_entries(Log(detect(DISK, path), DISK, path), query):
             by_file.setdefault(split.file, []).append(split)
         most = max(by_file.values(), key=len)
         assert len(most) > 400_000 // split_bytes
@@ -123,12 +124,12 @@ def test_a_walk_in_windows_cuts_at_the_same_places(make, window, tmp_path, monke
     make(tmp_path)
     path, query = str(tmp_path), replace(WHOLE, split_bytes=20_000)
     found = detect(DISK, path)
-    expected = found.splits(DISK, path, query)
+    expected = Log(found, DISK, path).splits(query)
     monkeypatch.setattr("flintlog.dialects.taskflux.scan._WINDOW", window)
     monkeypatch.setattr("flintlog.dialects.mpy6a.entries._WINDOW", window)
     monkeypatch.setattr("flintlog.dialects.limestone.entries._SLACK", window - 40)
     # A disk that cannot map: what lies outside of a window is zeros.
-    assert found.splits(Disk(RemoteKernel(LocalFileSystem(), "")), path, query) == expected
+    assert Log(found, Disk(RemoteKernel(LocalFileSystem(), "")), path).splits(query) == expected
 
 
 @pytest.mark.parametrize("make", [queues, peer])
@@ -140,8 +141,8 @@ def test_a_range_of_positions_reads_the_pieces_that_hold_it(make, tmp_path):
     assert read(path, query) == [row for row in every if 1500 <= row["position"] <= 1700]
     found = detect(DISK, path)
     assert (
-        len(found.splits(DISK, path, query))
-        < len(found.splits(DISK, path, replace(WHOLE, split_bytes=20_000))) / 3
+        len(Log(found, DISK, path).splits(query))
+        < len(Log(found, DISK, path).splits(replace(WHOLE, split_bytes=20_000))) / 3
     )
 
 
@@ -150,7 +151,7 @@ def test_the_newest_segment_is_cut_only_where_it_cannot_be_torn(tmp_path):
         store.queue().add_many([bytes(1 << 20)] * 24)
     path, query = str(tmp_path), replace(WHOLE, split_bytes=1 << 20, payload=False)
     found = detect(DISK, path)
-    *cut, last = found.splits(DISK, path, query)
+    *cut, last = Log(found, DISK, path).splits(query)
     assert len(cut) > 5
     (segment,) = (tmp_path / "data/log").iterdir()
     assert segment.stat().st_size - last.start > 2 * COMMIT_BYTES_MAX
@@ -167,10 +168,10 @@ def test_a_follower_knows_its_place_in_a_large_newest_segment(tmp_path):
     with QueueStore(tmp_path, soft_limit=1 << 30, hard_limit=1 << 30) as store:
         store.queue().add_many([bytes(4 << 20)] * 24)  # more than a piece
     path = str(tmp_path)
-    found = detect(DISK, path)
-    assert len(found.splits(DISK, path, EntryQuery())) > 1
-    place = found.follower().advance(DISK, path, beginning(), Limits(entries=20), "fail")
-    following = found.follower().advance(DISK, path, place, Limits(), "fail")
+    log = open_log(path)
+    assert len(log.splits(EntryQuery())) > 1
+    place = log.follower().advance(beginning(), Limits(entries=20), "fail")
+    following = log.follower().advance(place, Limits(), "fail")
     assert (place["position"], following["position"]) == (19, 23)
     assert "void" not in following
 

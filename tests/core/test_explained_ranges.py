@@ -6,6 +6,7 @@ import pytest
 from tests.backup_logs import LOGS
 
 from flintlog.core.dialect import ByteRange, EntryQuery, detect
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 
 DISK = Disk()
@@ -23,16 +24,16 @@ def log(request, tmp_path_factory):
 
 def test_every_entry_is_explained_by_its_range_alone(log):
     dialect = detect(DISK, log)
-    whole = list(dialect.explain(DISK, log, EntryQuery()))
+    whole = list(Log(dialect, DISK, log).explain(EntryQuery()))
     query = EntryQuery(payload=False)
     seen = 0
-    for split in dialect.splits(DISK, log, query):
-        for batch in dialect.read_split(DISK, log, split, query):
+    for split in Log(dialect, DISK, log).splits(query):
+        for batch in Log(dialect, DISK, log).read_split(split, query):
             for row in batch.to_pylist():
                 seen += 1
                 end = row["offset"] + row["length"]
                 where = ByteRange(row["file"], row["offset"], end)
-                fields = list(dialect.explain(DISK, log, EntryQuery(), where))
+                fields = list(Log(dialect, DISK, log).explain(EntryQuery(), where))
                 assert all(field in whole and field.file == row["file"] for field in fields)
                 inside = [
                     field
@@ -45,10 +46,10 @@ def test_every_entry_is_explained_by_its_range_alone(log):
 
 def test_a_range_reads_only_what_touches_it(log):
     dialect = detect(DISK, log)
-    whole = list(dialect.explain(DISK, log, EntryQuery()))
+    whole = list(Log(dialect, DISK, log).explain(EntryQuery()))
     middle = whole[len(whole) // 2]
     where = ByteRange(middle.file, middle.offset, middle.offset + 1)
-    fields = list(dialect.explain(DISK, log, EntryQuery(), where))
+    fields = list(Log(dialect, DISK, log).explain(EntryQuery(), where))
     assert middle in fields
     assert len(fields) < len(whole) / 2
-    assert not list(dialect.explain(DISK, log, EntryQuery(), ByteRange("nowhere", 0, 100)))
+    assert not list(Log(dialect, DISK, log).explain(EntryQuery(), ByteRange("nowhere", 0, 100)))

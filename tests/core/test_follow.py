@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from flintlog.core.dialect import EntryQuery, detect
+from flintlog.core.dialect import EntryQuery
 from flintlog.core.follow import Limits, LossError, ReplacedError, beginning, step
+from flintlog.core.log import open_log
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
@@ -31,20 +32,15 @@ class Follow:
 
     @property
     def follower(self):
-        return detect(self.disk, self.path).follower()
+        return open_log(self.path, disk=self.disk).follower()
 
     def advance(self, limits=NO_LIMITS):
-        end = self.follower.advance(self.disk, self.path, self.place, limits, self.on_loss)
+        end = self.follower.advance(self.place, limits, self.on_loss)
         return json.loads(json.dumps(end))
 
     def read(self, end):
-        pieces = self.follower.pieces(self.disk, self.path, self.place, end, EntryQuery(), self.on_loss)
-        return [
-            row
-            for piece in pieces
-            for batch in self.follower.read(self.disk, self.path, piece)
-            for row in batch.to_pylist()
-        ]
+        pieces = self.follower.pieces(self.place, end, EntryQuery(), self.on_loss)
+        return [row for piece in pieces for batch in self.follower.read(piece) for row in batch.to_pylist()]
 
     def step(self, limits=NO_LIMITS):
         end = self.advance(limits)
@@ -78,7 +74,7 @@ def test_queues_are_followed_over_segments_and_behind_snapshots(tmp_path):
             assert follow.step() == []
         assert seen == list(range(45))
         assert len(json.dumps(follow.place)) < 1000
-    first = detect(Disk(), str(tmp_path)).splits(Disk(), str(tmp_path), EntryQuery())[0].first
+    first = open_log(str(tmp_path)).splits(EntryQuery())[0].first
     assert first > 0  # segments that were delivered are gone
 
 
@@ -159,10 +155,10 @@ def test_a_step_that_is_read_again_after_a_truncation_tells_it(tmp_path):
         follow.step()
         log.append_entries(4, [(1, DATA)] * 4)
         end = follow.advance()
-        planned = follow.follower.pieces(follow.disk, follow.path, follow.place, end, EntryQuery(), "fail")
+        planned = follow.follower.pieces(follow.place, end, EntryQuery(), "fail")
         log.append_entries(6, [(2, OTHER)] * 5)
         with pytest.raises(ReplacedError, match="were cut or replaced while they were read"):
-            list(follow.follower.read(follow.disk, follow.path, planned[0]))
+            list(follow.follower.read(planned[0]))
         assert operations(follow.read(end)) == [("truncate", 6), ("add", 4), ("add", 5)]
         follow.place = end
         assert operations(follow.step())[:2] == [("truncate", 6), ("add", 6)]
@@ -198,7 +194,7 @@ def test_what_is_delivered_was_synced_first():
         return [image.stat(name).size > 0 for name in segments(image, "/queues")]
 
     assert not any(survives())
-    end, batches = step(detect(copy, "/queues").follower(), copy, "/queues", {}, NO_LIMITS)
+    end, batches = step(open_log("/queues", disk=copy).follower(), {}, NO_LIMITS)
     assert sum(batch.num_rows for batch in batches) == 1
     assert end["position"] == 0
     assert survives() == [True]
@@ -316,7 +312,7 @@ def test_a_log_that_is_rotated_between_planning_and_reading_is_read_under_its_ne
         store.switch_epoch()
         follow = Follow(tmp_path)
         end = follow.advance()
-        planned = follow.follower.pieces(follow.disk, follow.path, {}, end, EntryQuery(), "fail")
+        planned = follow.follower.pieces({}, end, EntryQuery(), "fail")
         store.rotate()
         put(
             channel, *(f"later {number}" for number in range(50))
@@ -325,13 +321,13 @@ def test_a_log_that_is_rotated_between_planning_and_reading_is_read_under_its_ne
         rows = [
             row["key"]
             for piece in planned
-            for batch in follow.follower.read(follow.disk, follow.path, piece)
+            for batch in follow.follower.read(piece)
             for row in batch.to_pylist()
         ]
         assert rows == [b"a", b"b"]
         store.compact()
         with pytest.raises(ReplacedError, match="the entries of this log"):
-            list(follow.follower.read(follow.disk, follow.path, planned[0]))
+            list(follow.follower.read(planned[0]))
 
 
 def test_epochs_are_not_cut_by_limits(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from functools import partial
 
 import pytest
 from tests.damaged_directories import segments, torn
@@ -12,7 +11,8 @@ from tests.zmqraft.damaged import lay_out
 
 from flintlog import QueueStore, RaftStore
 from flintlog.core import live
-from flintlog.core.dialect import detect, no_progress
+from flintlog.core.dialect import detect
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk, LocalKernel
 from flintlog.errors import DamageError, DiskError, RefusedError
@@ -32,9 +32,9 @@ class Finishing(LocalKernel):
 
 def looks(path, disk=DISK):
     """What `inspect` and `verify` say: verdict, and severity and code of each finding."""
-    found = detect(disk, str(path))
-    for look in (found.inspect, partial(found.verify, progress=no_progress)):
-        inventory = look(disk, str(path))
+    log = open_log(str(path), disk=disk)
+    for look in (log.inspect, log.verify):
+        inventory = look()
         yield inventory.verdict, [(item.severity, item.code) for item in inventory.findings]
 
 
@@ -74,12 +74,14 @@ def test_a_tail_that_stays_is_torn(make, tmp_path):
 
 def test_the_note_says_what_happened(tmp_path):
     path, file, finished, _ = torn_peer(tmp_path)
-    (finding,) = detect(DISK, str(path)).inspect(Disk(Finishing(file, finished)), str(path)).findings
+    (finding,) = Log(detect(DISK, str(path)), Disk(Finishing(file, finished)), str(path)).inspect().findings
     assert finding.message.endswith("gone a moment later, so somebody is writing here")
 
 
 def test_a_look_goes_on_when_a_file_is_removed_and_gives_up_some_time(tmp_path):
-    inventory = detect(DISK, str(lay_out("01_few", tmp_path))).inspect(DISK, str(tmp_path / "01_few" / "dir"))
+    inventory = Log(
+        detect(DISK, str(lay_out("01_few", tmp_path))), DISK, str(tmp_path / "01_few" / "dir")
+    ).inspect()
     left = [DiskError("open", "/peer/file", OSError(errno.ENOENT, "gone"))]
 
     def once():

@@ -11,6 +11,7 @@ from tests.crash.taken_back import FillingKernel
 from flintlog import QueueStore
 from flintlog.core.backup import plan_restore, take_backup
 from flintlog.core.dialect import GivenState, detect
+from flintlog.core.log import Log, open_log
 from flintlog.core.undo import tree
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -48,7 +49,7 @@ def accounts(disk: Disk) -> str:
 def converts(make):
     def plan(disk: Disk):
         found = detect(disk, LOG)
-        return found.plan_convert(disk, LOG, "designed", NEW).apply
+        return Log(found, disk, LOG).plan_migrate("designed", NEW).apply
 
     return make, plan
 
@@ -79,18 +80,18 @@ def torn(kind):
         with disk.open(path, "write") as file:
             file.truncate(file.size() - 3)
 
-    return make, lambda disk: detect(disk, LOG).plan_repair(disk, LOG).apply
+    return make, lambda disk: open_log(LOG, disk=disk).plan_repair().apply
 
 
 def newest(disk: Disk, kind: str) -> str:
     """The file that a log of this kind appends to."""
-    home = detect(disk, LOG).home(disk, LOG)
+    home = open_log(LOG, disk=disk).root
     endings = {"taskflux": ".log", "zmqraft": ".rlog", "limestone": "pwal_0000"}
     return max(f"{home}/{name}" for name in tree(disk, home) if name.endswith(endings[kind]))
 
 
 def snapshots(disk: Disk):
-    return detect(disk, LOG).plan_snapshot(disk, LOG).apply
+    return open_log(LOG, disk=disk).plan_snapshot().apply
 
 
 WORKS = {
@@ -128,10 +129,10 @@ def test_what_meets_a_full_disk_leaves_nothing_behind(name):
 def test_a_plan_is_not_carried_out_on_what_a_store_has_healed_and_written_to_since(kind):
     disk = Disk(MemoryKernel())
     torn(kind)[0](disk)
-    first = detect(disk, LOG).plan_repair(disk, LOG)
+    first = open_log(LOG, disk=disk).plan_repair()
     assert first.steps
     if kind == "zmqraft":  # it is no torn tail there: somebody else repairs it first
-        detect(disk, LOG).plan_repair(disk, LOG).apply()
+        open_log(LOG, disk=disk).plan_repair().apply()
     log = LOGS[kind](LOG, disk)
     for _ in range(5):
         log.add()
@@ -146,13 +147,13 @@ def plans(log, disk, path):
     """Every plan that would change a directory; those that the dialect does not have are left out."""
     state = GivenState("given", 1, lambda: iter([b"s"]))
     makers = (
-        lambda: log.plan_repair(disk, path),
-        lambda: log.plan_undo(disk, path),
-        lambda: log.plan_snapshot(disk, path),
-        lambda: log.plan_snapshot(disk, path, (1,), state),
-        lambda: log.plan_compact(disk, path),
-        lambda: log.plan_upgrade(disk, path),
-        lambda: log.plan_convert(disk, path, "shipped", NEW),
+        lambda: Log(log, disk, path).plan_repair(),
+        lambda: Log(log, disk, path).plan_undo(),
+        lambda: Log(log, disk, path).plan_snapshot(),
+        lambda: Log(log, disk, path).plan_snapshot((1,), state),
+        lambda: Log(log, disk, path).plan_compact(),
+        lambda: Log(log, disk, path).plan_migrate(),
+        lambda: Log(log, disk, path).plan_migrate("shipped", NEW),
     )
     for make in makers:
         with contextlib.suppress(FlintlogError):
@@ -183,6 +184,6 @@ def test_a_plan_that_is_refused_is_not_applied():
     log = Queues(LOG, disk)
     log.add()
     log.close()
-    plan = detect(disk, LOG).plan_undo(disk, LOG)
+    plan = open_log(LOG, disk=disk).plan_undo()
     with pytest.raises(RefusedError, match="there is no repair to take back"):
         plan.apply()

@@ -9,8 +9,9 @@ import pytest
 from tests.every_damage import DIALECTS, damaged, open_store
 from tests.golden_cases import snapshot_of
 
-from flintlog.core.dialect import Dialect, dialect, no_progress
+from flintlog.core.dialect import Dialect, dialect
 from flintlog.core.inventory import Inventory
+from flintlog.core.log import Log
 from flintlog.core.plan import Plan
 from flintlog.core.rounds import repair
 from flintlog.disk import Disk
@@ -38,7 +39,7 @@ def opens(name: str, root: Path) -> bool:
 
 def reads(log: Dialect, root: Path) -> bool:
     try:
-        for _ in log.state(Disk(), str(root), None):
+        for _ in Log(log, Disk(), str(root)).state():
             pass
     except FlintlogError:
         return False
@@ -73,14 +74,14 @@ def wrong_after(log: Dialect, root: Path, plan: Plan) -> str | None:
     """What a repair does, where it does not do what it says."""
     before = files_of(root)
     try:
-        done = repair(log, Disk(), str(root), plan)
+        done = repair(Log(log, Disk(), str(root)), plan)
     except FlintlogError as error:
         return f"the repair fails: {error}"
     if done.after.verdict == "clean" and not (opens(log.name, root) and reads(log, root)):
         return "clean after the repair, and does not open"
     if done.further is not None and done.further.exit_status != done.after.exit_status:
         return "after the repair verify and repair do not say the same"
-    log.plan_undo(Disk(), str(root)).apply()
+    Log(log, Disk(), str(root)).plan_undo().apply()
     return None if files_of(root) == before else "the undo is not exact"
 
 
@@ -89,8 +90,8 @@ def test_every_verb_says_the_same_of_every_damaged_directory(name, tmp_path):
     log = dialect(name)
     wrong, repaired = {}, 0
     for case, root in damaged(name, tmp_path):
-        seen = log.verify(Disk(), str(root), no_progress)
-        plan = log.plan_repair(Disk(), str(root))
+        seen = Log(log, Disk(), str(root)).verify()
+        plan = Log(log, Disk(), str(root)).plan_repair()
         problem = wrong_before(log, root, seen, plan)
         if problem is None and plan.refusal is None and not plan.empty:
             repaired += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from flintlog.core.log import Log
 from flintlog.core.undo import tree
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -119,7 +120,7 @@ class Driver:
 
 
 def rows_of(disk: Disk, root: str = ROOT) -> list[dict[str, Any]]:
-    return [row for batch in DIALECT.state(disk, root, None) for row in batch.to_pylist()]
+    return [row for batch in Log(DIALECT, disk, root).state() for row in batch.to_pylist()]
 
 
 class LogOracle:

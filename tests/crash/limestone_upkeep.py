@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.crash.limestone_store import NOW, ROOT, opened, rows_of
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore
@@ -113,7 +113,7 @@ class RepairOracle:
     """Refused as before, or repaired; every original byte is kept or still in its place."""
 
     def recover(self, disk: Disk) -> Shown:
-        verdict = DIALECT.verify(disk, ROOT, no_progress).verdict
+        verdict = Log(DIALECT, disk, ROOT).verify().verdict
         return verdict, () if verdict == "corrupt" else keys_of(disk), is_kept(disk)
 
     def check(self, observed: Shown, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:

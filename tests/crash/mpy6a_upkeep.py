@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tests.crash.mpy6a_sessions import ROOT, T0, TOPICS
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
@@ -80,7 +80,7 @@ def written(disk: Disk, history: History[str]) -> None:
 
 def compact_by_workers(disk: Disk, history: History[str]) -> None:
     history.issue("compact")
-    DIALECT.plan_compact(disk, ROOT, Threads(1)).apply()
+    Log(DIALECT, disk, ROOT).plan_compact(Threads(1)).apply()
     history.acknowledge("compact")
 
 
@@ -99,7 +99,7 @@ class RepairOracle:
         try:
             _opened(disk).close()
         except DamageError:
-            assert DIALECT.verify(disk, ROOT, no_progress).verdict != "clean"
+            assert Log(DIALECT, disk, ROOT).verify().verdict != "clean"
             return "corrupt", frozenset(), _kept(disk)
         return "clean", _waiting(disk), _kept(disk)
 
@@ -129,7 +129,7 @@ def _opened(disk: Disk) -> SessionStore:
 
 
 def _waiting(disk: Disk) -> frozenset[bytes]:
-    rows = [row["data"] for batch in DIALECT.state(disk, ROOT, None) for row in batch.to_pylist()]
+    rows = [row["data"] for batch in Log(DIALECT, disk, ROOT).state() for row in batch.to_pylist()]
     assert len(rows) == len(set(rows)), rows
     return frozenset(rows)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tests.crash import limestone_upkeep, mpy6a_upkeep, taskflux_upkeep, zmqraft_upkeep
 
 from flintlog.core.dialect import Dialect, dialect
+from flintlog.core.log import Log
 from flintlog.core.undo import KEPT_DIRECTORY, read_record, tree
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
@@ -29,13 +30,13 @@ class UndoOracle:
     def prepare(self, disk: Disk, history: History[str]) -> None:
         self._prepare(disk, history)
         self._original = self._files(disk)
-        self._dialect.plan_repair(disk, self._root).apply()
+        Log(self._dialect, disk, self._root).plan_repair().apply()
         self._repaired = self._files(disk)
         assert self._repaired != self._original
 
     def undo(self, disk: Disk, history: History[str]) -> None:
         history.issue("undo")
-        self._dialect.plan_undo(disk, self._root).apply()
+        Log(self._dialect, disk, self._root).plan_undo().apply()
         history.acknowledge("undo")
 
     def recover(self, disk: Disk) -> Seen:
@@ -44,7 +45,7 @@ class UndoOracle:
         for name in self._original.keys() | self._repaired.keys():
             assert files.get(name) in (self._original.get(name), self._repaired.get(name)), name
         if self._stage(disk) == "undoing":
-            self._dialect.plan_undo(disk, self._root).apply()
+            Log(self._dialect, disk, self._root).plan_undo().apply()
         return tuple(self._files(disk).items()), self._stage(disk)
 
     def check(self, observed: Seen, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
@@ -56,7 +57,7 @@ class UndoOracle:
 
     def extend(self, disk: Disk, observed: Seen) -> Seen:
         if observed[1] != "undone":
-            self._dialect.plan_undo(disk, self._root).apply()
+            Log(self._dialect, disk, self._root).plan_undo().apply()
         return tuple(self._original.items()), "undone"
 
     def _place(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 from tests.crash import limestone_upkeep, mpy6a_sessions, taskflux_upkeep, zmqraft_upkeep
 
 from flintlog.cli.deed import NOTHING_CHANGED, Deed
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a.dialect import DIALECT as MPY6A_DIALECT
 from flintlog.disk import Disk, Kernel, KernelInFront, ReversibleKernel
 from flintlog.errors import DiskError
@@ -66,7 +67,7 @@ def _suite(variable: str, oracle: Oracle[Any, Any], *scenarios: Scenario[Any]) -
 
 
 def merge(disk: Disk, history: History[Any]) -> None:
-    MPY6A_DIALECT.plan_compact(disk, mpy6a_sessions.ROOT, None).apply()
+    Log(MPY6A_DIALECT, disk, mpy6a_sessions.ROOT).plan_compact(None).apply()
 
 
 LIMESTONE = _suite(

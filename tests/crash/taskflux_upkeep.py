@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.crash.queue_model import Shown, shown_by
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
@@ -120,7 +120,7 @@ class RepairOracle:
         self._payloads = PAYLOADS[:kept_payloads]
 
     def recover(self, disk: Disk) -> tuple[str, Shown, bool]:
-        verdict = DIALECT.verify(disk, ROOT, no_progress).verdict
+        verdict = Log(DIALECT, disk, ROOT).verify().verdict
         return verdict, shown(disk) if verdict == "clean" else (), _kept(disk)
 
     def check(

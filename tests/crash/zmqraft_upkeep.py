@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tests.crash.zmqraft_peer import NOW, ROOT, Peer, opened, shown
 
-from flintlog.core.dialect import GivenState, no_progress
+from flintlog.core.dialect import GivenState
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.upkeep.compact import plan_compact
@@ -155,7 +156,7 @@ class RepairOracle:
     """Refused as before, or repaired; every original entry is kept or still in its place."""
 
     def recover(self, disk: Disk) -> Observed:
-        verdict = DIALECT.verify(disk, ROOT, no_progress).verdict
+        verdict = Log(DIALECT, disk, ROOT).verify().verdict
         datas: tuple[bytes, ...] = ()
         if verdict != "corrupt":
             with opened(disk) as store:

@@ -11,7 +11,8 @@ import pytest
 
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
 from flintlog.core.backup import restore_backup, take_backup
-from flintlog.core.dialect import detect, no_progress
+from flintlog.core.dialect import detect
+from flintlog.core.log import Log, open_log
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, FlintlogError, RefusedError
 
@@ -58,16 +59,16 @@ def umask():
 
 
 def verify(log, root: str) -> None:
-    if log.verify(Disk(), root, no_progress).exit_status:
+    if Log(log, Disk(), root).verify().exit_status:
         raise RefusedError("it is not whole")
 
 
 def state(log, root: str) -> None:
-    list(log.state(Disk(), root, None))
+    list(Log(log, Disk(), root).state())
 
 
 def repair(log, root: str) -> None:
-    plan = log.plan_repair(Disk(), root)
+    plan = Log(log, Disk(), root).plan_repair()
     if plan.refusal or plan.findings:
         raise RefusedError("it is not whole")
 
@@ -142,10 +143,10 @@ def test_taking_a_repair_back_follows_no_link(make, tmp_path):
     newest = max(files_of(root), key=lambda path: path.stat().st_size)
     newest.write_bytes(newest.read_bytes() + b"rubbish" * 100)
     log = detect(Disk(), str(root))
-    plan = log.plan_repair(Disk(), str(root))
+    plan = Log(log, Disk(), str(root)).plan_repair()
     if not plan.steps:
         newest.write_bytes(newest.read_bytes()[:-710])
-        plan = log.plan_repair(Disk(), str(root))
+        plan = Log(log, Disk(), str(root)).plan_repair()
     if plan.steps:
         plan.apply()
     outside.mkdir()
@@ -153,7 +154,7 @@ def test_taking_a_repair_back_follows_no_link(make, tmp_path):
     data = root / "data" if (root / "data" / "tflux.metadata").exists() else root
     (data / "linked").symlink_to(outside)
     with pytest.raises(FlintlogError):
-        undo = log.plan_undo(Disk(), str(root), force=True)
+        undo = Log(log, Disk(), str(root)).plan_undo(force=True)
         if undo.refusal:
             raise RefusedError(undo.refusal)
         undo.apply()
@@ -181,7 +182,7 @@ def test_a_log_of_its_owner_alone_stays_so_in_kept_in_backups_and_when_it_is_res
     assert made <= {"tflux.metadata"} or not made, made
     newest = max(files_of(root), key=lambda path: path.stat().st_size)
     newest.write_bytes(newest.read_bytes()[:-3])
-    plan = detect(Disk(), str(root)).plan_repair(Disk(), str(root))
+    plan = open_log(str(root)).plan_repair()
     if plan.steps:
         plan.apply()
         kept = [path for path in files_of(root) if path.name != "flintlog-repair.json"]
@@ -196,7 +197,7 @@ def test_what_root_repairs_in_a_users_log_is_the_users(make, tmp_path):
     newest.write_bytes(newest.read_bytes()[:-3])
     for path in [root, *root.rglob("*")]:
         os.chown(path, SOMEONE, -1)
-    plan = detect(Disk(), str(root)).plan_repair(Disk(), str(root))
+    plan = open_log(str(root)).plan_repair()
     if plan.steps:
         plan.apply()
     assert {path.stat().st_uid for path in [root, *root.rglob("*")]} == {SOMEONE}
@@ -208,11 +209,11 @@ def test_what_is_kept_is_not_written_through_a_link(make, tmp_path):
     outside.mkdir()
     make(root)
     log = detect(Disk(), str(root))
-    home = Path(log.home(Disk(), str(root)))
+    home = Path(Log(log, Disk(), str(root)).root)
     newest = max(files_of(home), key=lambda path: path.stat().st_size)
     newest.write_bytes(newest.read_bytes()[:-3])
     (home / "kept").symlink_to(outside)
-    plan = log.plan_repair(Disk(), str(root))
+    plan = Log(log, Disk(), str(root)).plan_repair()
     assert plan.steps
     with pytest.raises(RefusedError, match="symbolic link"):
         plan.apply()

@@ -10,6 +10,7 @@ from tests.core.test_entry_splits import keys, peer, queues, sessions
 
 from flintlog.core.dialect import EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DiskError, FlintlogError, NotALogError, UsageError
@@ -78,10 +79,10 @@ def test_a_piece_of_a_remote_file_fetches_no_more_than_it_needs(make, tmp_path, 
     spoken = detect(remote, path)
     local = [
         batch.to_pylist()
-        for split in spoken.splits(Disk(), str(tmp_path), query)
-        for batch in spoken.read_split(Disk(), str(tmp_path), split, query)
+        for split in Log(spoken, Disk(), str(tmp_path)).splits(query)
+        for batch in Log(spoken, Disk(), str(tmp_path)).read_split(split, query)
     ]
-    splits = plan_entries(spoken, remote, path, query)
+    splits = plan_entries(Log(spoken, remote, path), query)
     largest = max(
         (split.file for split in splits), key=lambda name: sum(split.file == name for split in splits)
     )
@@ -90,7 +91,7 @@ def test_a_piece_of_a_remote_file_fetches_no_more_than_it_needs(make, tmp_path, 
     found = []
     for split in splits:
         kernel.fetched = 0
-        found += [batch.to_pylist() for batch in read_entries(spoken, remote, path, split, query)]
+        found += [batch.to_pylist() for batch in read_entries(Log(spoken, remote, path), split, query)]
         if split in pieces[1:-1]:
             assert kernel.fetched < split.end - split.start + head + 10_000
     assert found == local
@@ -103,9 +104,9 @@ def test_state_and_findings_of_a_remote_directory_are_those_of_a_local_one(make,
     remote, path = Disk(kernel), f"far:/{tmp_path}"
     spoken = detect(remote, path)
     for disk, place in ((remote, path),):
-        states = [batch.to_pylist() for batch in spoken.state(disk, place, None)]
-        assert states == [batch.to_pylist() for batch in spoken.state(Disk(), str(tmp_path), None)]
-        assert spoken.inspect(disk, place).files == spoken.inspect(Disk(), str(tmp_path)).files
+        states = [batch.to_pylist() for batch in Log(spoken, disk, place).state()]
+        assert states == [batch.to_pylist() for batch in Log(spoken, Disk(), str(tmp_path)).state()]
+        assert Log(spoken, disk, place).inspect().files == Log(spoken, Disk(), str(tmp_path)).inspect().files
 
 
 # Addresses

@@ -19,7 +19,8 @@ from pathlib import Path
 from tests.golden_cases import GOLDEN
 
 from flintlog.columns import checksum, compile
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import files as limestone_files
 from flintlog.dialects.limestone import layout as limestone
 from flintlog.dialects.limestone import scan as limestone_scan
@@ -186,7 +187,7 @@ def verify_mutated(name: str, files: dict[str, bytes], chance: random.Random) ->
     target = chance.choice(sorted(files))
     other = files[chance.choice(sorted(files))]
     disk = Disk(machine({**files, target: mutated(files[target], other, chance)}))
-    dialect(name).verify(disk, "/log", no_progress)
+    Log(dialect(name), disk, "/log").verify()
 
 
 def inputs(name: str, number: int, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -14,7 +14,8 @@ from functools import cache
 import pytest
 from tests.limestone.recorded import ROOT, every
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
@@ -105,14 +106,14 @@ def changed(content: bytes, files: dict[str, bytes], random_: random.Random) -> 
 
 def read_everything(disk: Disk) -> Iterator[object]:
     """Each of the ways to read a directory; all lazily, so that one refusal does not hide the next."""
-    yield lambda: DIALECT.verify(disk, "/log", no_progress)
-    yield lambda: DIALECT.inspect(disk, "/log")
-    yield lambda: [batch.num_rows for batch in DIALECT.state(disk, "/log", None)]
-    yield lambda: [batch.num_rows for batch in DIALECT.state(disk, "/log", (2,))]
+    yield lambda: Log(DIALECT, disk, "/log").verify()
+    yield lambda: Log(DIALECT, disk, "/log").inspect()
+    yield lambda: [batch.num_rows for batch in Log(DIALECT, disk, "/log").state()]
+    yield lambda: [batch.num_rows for batch in Log(DIALECT, disk, "/log").state((2,))]
     yield lambda: [
         batch.num_rows
-        for split in DIALECT.splits(disk, "/log", EntryQuery())
-        for batch in DIALECT.read_split(disk, "/log", split, EntryQuery())
+        for split in Log(DIALECT, disk, "/log").splits(EntryQuery())
+        for batch in Log(DIALECT, disk, "/log").read_split(split, EntryQuery())
     ]
 
 
@@ -140,7 +141,7 @@ def test_entries_explained_byte_by_byte_never_fail_otherwise():
     for _ in range(1500):
         kernel = machine(mutated(random_.choice(originals), random_))
         try:
-            for field in DIALECT.explain(Disk(kernel), "/log", EntryQuery()):
+            for field in Log(DIALECT, Disk(kernel), "/log").explain(EntryQuery()):
                 assert field.name and field.offset >= 0
         except FlintlogError as error:
             assert error.code
@@ -152,9 +153,9 @@ def test_a_clean_verdict_means_that_the_state_can_be_read():
     opened = 0
     for _ in range(1500):
         disk = Disk(machine(mutated(random_.choice(originals), random_)))
-        inventory = DIALECT.verify(disk, "/log", no_progress)
+        inventory = Log(DIALECT, disk, "/log").verify()
         if inventory.verdict in ("clean", "repairable"):
-            rows = sum(batch.num_rows for batch in DIALECT.state(disk, "/log", None))
+            rows = sum(batch.num_rows for batch in Log(DIALECT, disk, "/log").state())
             assert rows == inventory.facts["keys"]
             opened += 1
     assert opened > 300

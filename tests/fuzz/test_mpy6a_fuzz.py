@@ -15,7 +15,8 @@ import pytest
 from tests.golden_cases import GOLDEN
 from tests.mpy6a.stores import FAR, LONG, ONCE, ROOT, SHORT, T0, files_of, opened
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.store import SessionStore
@@ -112,13 +113,13 @@ def changed(content: bytes, files: dict[str, bytes], random_: random.Random) -> 
 
 
 def ways_to_read(disk: Disk) -> Iterator[Callable[[], object]]:
-    yield lambda: DIALECT.verify(disk, ROOT, no_progress)
-    yield lambda: DIALECT.plan_repair(disk, ROOT)
-    yield lambda: [batch.num_rows for batch in DIALECT.state(disk, ROOT, None)]
+    yield lambda: Log(DIALECT, disk, ROOT).verify()
+    yield lambda: Log(DIALECT, disk, ROOT).plan_repair()
+    yield lambda: [batch.num_rows for batch in Log(DIALECT, disk, ROOT).state()]
     yield lambda: [
         batch.num_rows
-        for split in DIALECT.splits(disk, ROOT, EntryQuery())
-        for batch in DIALECT.read_split(disk, ROOT, split, EntryQuery())
+        for split in Log(DIALECT, disk, ROOT).splits(EntryQuery())
+        for batch in Log(DIALECT, disk, ROOT).read_split(split, EntryQuery())
     ]
 
 

@@ -11,6 +11,7 @@ from tests.every_directory import every_directory
 
 from flintlog.core.dialect import EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError, UnsupportedError
 
@@ -51,8 +52,8 @@ def read(path, query):
         found = detect(DISK, path)
         return [
             row
-            for split in plan_entries(found, DISK, path, query)
-            for batch in read_entries(found, DISK, path, split, query)
+            for split in plan_entries(Log(found, DISK, path), query)
+            for batch in read_entries(Log(found, DISK, path), split, query)
             for row in batch.to_pylist()
         ]
     except FlintlogError as error:

@@ -14,7 +14,8 @@ from functools import cache
 import pytest
 from tests.golden_cases import GOLDEN, cases
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.disk import Disk
@@ -37,7 +38,7 @@ def golden_files() -> list[dict[str, bytes]]:
         found.append(files)
         kernel = machine(files)
         try:
-            DIALECT.plan_convert(Disk(kernel), "/data", "designed", "/designed").apply()
+            Log(DIALECT, Disk(kernel), "/data").plan_migrate("designed", "/designed").apply()
         except FlintlogError:
             continue
         prefix = "/designed/data/"
@@ -97,13 +98,13 @@ def aligned_field(data: bytearray, random_: random.Random) -> int:
 
 def read_everything(disk: Disk) -> Iterator[object]:
     """Each of the ways to read a directory; all lazily, so that one refusal does not hide the next."""
-    yield lambda: DIALECT.verify(disk, "/data", no_progress)
-    yield lambda: DIALECT.plan_repair(disk, "/data")
-    yield lambda: [batch.num_rows for batch in DIALECT.state(disk, "/data", None)]
+    yield lambda: Log(DIALECT, disk, "/data").verify()
+    yield lambda: Log(DIALECT, disk, "/data").plan_repair()
+    yield lambda: [batch.num_rows for batch in Log(DIALECT, disk, "/data").state()]
     yield lambda: [
         batch.num_rows
-        for split in DIALECT.splits(disk, "/data", EntryQuery())
-        for batch in DIALECT.read_split(disk, "/data", split, EntryQuery())
+        for split in Log(DIALECT, disk, "/data").splits(EntryQuery())
+        for batch in Log(DIALECT, disk, "/data").read_split(split, EntryQuery())
     ]
 
 
@@ -156,7 +157,7 @@ def test_entries_explained_byte_by_byte_never_fail_otherwise():
     for _ in range(1500):
         kernel = machine(mutated(random_.choice(originals), random_))
         try:
-            for field in DIALECT.explain(Disk(kernel), "/data", EntryQuery()):
+            for field in Log(DIALECT, Disk(kernel), "/data").explain(EntryQuery()):
                 assert field.name and field.offset >= 0
         except FlintlogError as error:
             assert error.code

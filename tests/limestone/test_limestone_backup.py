@@ -11,7 +11,7 @@ import pytest
 from tests.limestone.directories import Directory, session
 
 from flintlog.core.backup import BACKUP_FILE, take_backup
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import survey
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -57,7 +57,7 @@ def test_a_restored_directory_is_what_the_backup_says(store, tmp_path):
     put(store, "later")
     assert (done.edition, done.last, done.version) == (store.edition, (2,), lay.VERSION_OF[store.edition])
     assert restore(tmp_path / "backup", tmp_path / "new") == done
-    assert DIALECT.verify(Disk(), str(tmp_path / "new"), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path / "new")).verify().verdict == "clean"
     assert keys_of(tmp_path / "new") == {"a", "b", "c"}
     with Datastore(tmp_path / "new") as again:
         assert again.epoch > done.last[0]
@@ -204,7 +204,7 @@ def test_blobs_go_with_their_entries_and_a_number_that_came_again_is_not_mixed_u
     restore(tmp_path / "second", tmp_path / "new", chain=[tmp_path / "full"])
     with Datastore(tmp_path / "new") as store:
         assert store.blobs.read(number) == b"named now!!"
-    assert DIALECT.verify(Disk(), str(tmp_path / "new"), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path / "new")).verify().verdict == "clean"
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2, 3])
@@ -403,7 +403,7 @@ def test_plain_copies_make_a_directory(store, tmp_path):
     (flat / "letter.txt").write_text("mine")
     restore_files(flat, tmp_path / "new")
     assert not (tmp_path / "new" / "letter.txt").exists()
-    assert DIALECT.verify(Disk(), str(tmp_path / "new"), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path / "new")).verify().verdict == "clean"
     assert "a" in keys_of(tmp_path / "new")
 
 

@@ -10,9 +10,8 @@ from tests.limestone.directories import Directory, session
 from tests.limestone.recorded import lay_out, rows_of
 
 from flintlog.cli.main import main
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -253,13 +252,13 @@ def test_verify_of_a_live_directory_looks_again(tmp_path, monkeypatch):
             session.put(1, b"a", b"1")
         epoch = tmp_path / lay.EPOCH_FILE
         epoch.write_bytes(lay.encode_durable(1)[:4])
-        for look in (DIALECT.inspect, lambda disk, path: DIALECT.verify(disk, path, no_progress)):
-            stays = look(Disk(), str(tmp_path))
+        for look in (Log.inspect, Log.verify):
+            stays = look(open_log(tmp_path))
             assert {item.code for item in stays.findings} == {"not-durable", "epoch-torn"}
             assert stays.verdict == "repairable"
             disk = Disk()
             monkeypatch.setattr(disk, "pause", lambda _: epoch.write_bytes(lay.encode_durable(1)))
-            passes = look(disk, str(tmp_path))
+            passes = look(open_log(str(tmp_path), disk=disk))
             assert (passes.verdict, {item.severity for item in passes.findings}) == ("clean", {"note"})
             epoch.write_bytes(lay.encode_durable(1)[:4])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.limestone.recorded import errs, lay_out, rows_of
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog, Manifest
@@ -165,12 +165,12 @@ def test_g_a_blob_that_is_logged_behind_a_compaction_is_still_there(tmp_path):
     with Datastore(tmp_path) as store:
         assert store.blobs.read(number) == b"registered before the compaction"
         assert store.blobs.read(following) == b"the next one"
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().verdict == "clean"
 
 
 def test_g_the_blob_that_the_original_removed_is_missed(tmp_path):
     path = lay_out("c45_online_gc_uncommitted_blob", "dir", tmp_path)
-    seen = DIALECT.verify(Disk(), str(path), no_progress)
+    seen = Log(DIALECT, Disk(), str(path)).verify()
     assert [item.code for item in seen.findings] == ["blob-missing"]
 
 

@@ -7,7 +7,7 @@ from tests.limestone.directories import ROTATED, designed, session, shipped
 from tests.limestone.note_rule import seen_by_the_note
 from tests.limestone.original_rule import listed_above_the_epoch, seen_by_the_original
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -20,7 +20,7 @@ from flintlog.disk import Disk
 
 
 def keys(path) -> str:
-    rows = (row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist())
+    rows = (row for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist())
     return " ".join(row["key"].decode() for row in rows)
 
 
@@ -52,7 +52,7 @@ def test_a_log_that_begins_below_the_maximum_epoch_is_not_processed(detached, ke
     """Whether the catalog lists it, or others that are gone."""
     compacted(tmp_path, *detached).log(session(1, "removed"), session(3, "since"), name=ROTATED)
     assert (keys(tmp_path), noted(tmp_path)) == ("a b", "a b")
-    inventory = DIALECT.verify(Disk(), str(tmp_path), no_progress)
+    inventory = Log(DIALECT, Disk(), str(tmp_path)).verify()
     assert inventory.findings == ()
     assert {item.name: item.role for item in inventory.files}[ROTATED] == "superseded"
     spread = Spread(Threads(1), Looking(Threads(1), Disk(), str(tmp_path)), 5)
@@ -66,9 +66,7 @@ def test_a_log_that_begins_below_the_maximum_epoch_is_not_processed(detached, ke
 
 def test_damage_in_such_a_log_does_not_stop_opening(tmp_path):
     compacted(tmp_path).log(name=ROTATED, tail=session(1, "x", "y", closed=False).encode()[:-5])
-    assert [item.code for item in DIALECT.verify(Disk(), str(tmp_path), no_progress).findings] == [
-        "entry-cut"
-    ]
+    assert [item.code for item in Log(DIALECT, Disk(), str(tmp_path)).verify().findings] == ["entry-cut"]
     assert keys(tmp_path) == "a b"
     with Datastore(tmp_path):
         pass
@@ -129,7 +127,7 @@ def test_a_session_opens_its_log_and_writes_its_begin_marker_when_it_begins(edit
         marked = bytes([lay.INVALIDATED]) + lay.encode_begin(7)[1:]
         assert (tmp_path / "pwal_0000").read_bytes() == before + marked
         store.switch_epoch()
-        assert DIALECT.verify(Disk(), str(tmp_path), no_progress).findings == ()
+        assert Log(DIALECT, Disk(), str(tmp_path)).verify().findings == ()
 
 
 @pytest.mark.parametrize("edition", ["designed", "shipped"])

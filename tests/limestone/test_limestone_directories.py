@@ -8,8 +8,9 @@ import pytest
 from tests.limestone.directories import CASES, ROTATED, Directory, designed, entry, session, shipped
 from tests.limestone.snippets import Session, encoded
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
 from flintlog.core.finding import Severity, verdict
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import entries, scan, survey
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -32,24 +33,26 @@ def values(directory: Directory) -> dict[str, str]:
 def state_of(directory: Directory, as_of: int | None = None):
     position = None if as_of is None else (as_of,)
     return [
-        row for batch in DIALECT.state(Disk(), str(directory.root), position) for row in batch.to_pylist()
+        row
+        for batch in Log(DIALECT, Disk(), str(directory.root)).state(position)
+        for row in batch.to_pylist()
     ]
 
 
 def codes(directory: Directory) -> list[str]:
-    return [item.code for item in DIALECT.verify(Disk(), str(directory.root), no_progress).findings]
+    return [item.code for item in Log(DIALECT, Disk(), str(directory.root)).verify().findings]
 
 
 @pytest.mark.parametrize(("code", "make"), CASES)
 def test_every_finding_has_a_directory_that_shows_it_and_nothing_graver(code, make, tmp_path):
     make(tmp_path / "log")
-    findings = DIALECT.verify(Disk(), str(tmp_path / "log"), no_progress).findings
+    findings = Log(DIALECT, Disk(), str(tmp_path / "log")).verify().findings
     mine = [item for item in findings if item.code == code]
     assert mine
     assert verdict(findings) == verdict(mine)
     refused = mine[0].severity in (Severity.CORRUPT, Severity.UNSUPPORTED) and code != "blob-missing"
     try:
-        for batch in DIALECT.state(Disk(), str(tmp_path / "log"), None):
+        for batch in Log(DIALECT, Disk(), str(tmp_path / "log")).state():
             assert batch.num_rows
     except FlintlogError as error:
         assert refused
@@ -179,7 +182,7 @@ def test_the_base_loses_against_every_entry_of_a_log(tmp_path):
     directory.catalog(Catalog({"cmpct_0001": 1}, max_epoch=3, max_blob=None))
     directory.log(session(5, "a"))
     assert values(directory) == {"a": "v", "b": "base"}
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).edition == "designed"
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().edition == "designed"
 
 
 @pytest.mark.parametrize("operation", [lay.CLEAR_STORAGE, lay.REMOVE_STORAGE])
@@ -231,7 +234,7 @@ def test_damage_that_the_base_covers_does_not_stop_opening(tmp_path):
     directory.catalog(Catalog({lay.COMPACTED_FILE: 1}, frozenset({ROTATED}), 3))
     directory.log(name=ROTATED, tail=session(1, "a", "b").encode()[:-15])
     assert (keys(directory), codes(directory)) == ("a", ["entry-cut"])
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "repairable"
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().verdict == "repairable"
     damaged = session(1, "a", "b").encode()
     damaged = damaged[:9] + b"\x7f" + damaged[10:]
     directory.log(name=ROTATED, tail=damaged + session(4, "c").encode())
@@ -293,7 +296,7 @@ def test_every_version_from_one_to_seven_is_read(version, tmp_path):
     form = "1.0" if version < 5 else "1.1"
     directory.write(lay.MANIFEST_FILE, Manifest(version, form, "x").encode())
     assert keys(directory) == "a"
-    inventory = DIALECT.inspect(Disk(), str(tmp_path))
+    inventory = Log(DIALECT, Disk(), str(tmp_path)).inspect()
     assert inventory.edition == ("designed" if version <= 2 else "shipped")
     assert inventory.facts["version"] == version
 
@@ -343,7 +346,7 @@ def rows_of(directory: Directory, query: EntryQuery = EntryQuery(), split_bytes:
     return [
         row
         for split in entries.splits(disk, path, replace(query, split_bytes=split_bytes))
-        for batch in DIALECT.read_split(disk, path, split, query)
+        for batch in Log(DIALECT, disk, path).read_split(split, query)
         for row in batch.to_pylist()
     ]
 
@@ -402,7 +405,7 @@ def test_entries_behind_damage_are_an_error_and_never_fewer_rows(tmp_path):
         seen = []
         with pytest.raises(DamageError) as caught:
             for split in entries.splits(disk, path, EntryQuery(split_bytes=split_bytes)):
-                for batch in DIALECT.read_split(disk, path, split, EntryQuery()):
+                for batch in Log(DIALECT, disk, path).read_split(split, EntryQuery()):
                     seen += batch.to_pylist()
         assert caught.value.code == "entry-cut"
         assert [row["key"] for row in seen] == [b"a"]

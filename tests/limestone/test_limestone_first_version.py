@@ -7,7 +7,7 @@ from tests.limestone.directories import Directory, designed, session
 from tests.limestone.snippets import Session
 
 from flintlog.core.backup import take_backup
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -41,7 +41,7 @@ def first_version(root, name: str = lay.COMPACTED_FILE, version: int = 1) -> Dir
 
 
 def values(path) -> dict[str, bytes]:
-    rows = (row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist())
+    rows = (row for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist())
     return {row["key"].decode(): row["value"] for row in rows}
 
 
@@ -59,7 +59,7 @@ def test_the_higher_version_counts_in_it_as_in_every_log(name, version, tmp_path
     assert values(tmp_path) == EXPECTED
     looking = Looking(Threads(1), Disk(), str(tmp_path))
     assert sum(part.keys for part in Spread(Threads(1), looking, 5).facts()) == len(EXPECTED)
-    inventory = DIALECT.verify(Disk(), str(tmp_path), no_progress)
+    inventory = Log(DIALECT, Disk(), str(tmp_path)).verify()
     assert (inventory.verdict, inventory.edition) == ("clean", "designed")
     assert {item.name: item.role for item in inventory.files}[name] == "rotated"
 
@@ -74,7 +74,7 @@ def test_every_opening_says_designed_and_keeps_the_state(name, version, tmp_path
             assert {entry.key.decode(): entry.value for entry in store.snapshot.scan()} == EXPECTED
         assert edition(tmp_path) == ("designed", 2)
         assert (tmp_path / "pwal_0000.00000000000000.0").exists() and not (tmp_path / name).exists()
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).findings == ()
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().findings == ()
 
 
 @pytest.mark.parametrize("version", [1, 2])

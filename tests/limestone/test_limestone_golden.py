@@ -11,7 +11,8 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.recorded import aborted, cases, errs, every, inspected, lay_out, meta, rows_of
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.merge import by_bytes
@@ -200,7 +201,7 @@ def row(directory: str) -> Row:
 
 
 def state_of(path, as_of=None):
-    return [row for batch in DIALECT.state(Disk(), str(path), as_of) for row in batch.to_pylist()]
+    return [row for batch in Log(DIALECT, Disk(), str(path)).state(as_of) for row in batch.to_pylist()]
 
 
 def test_the_table_names_directories_that_are_there():
@@ -212,12 +213,12 @@ def test_the_table_names_directories_that_are_there():
 def test_verify_says_what_is_wrong_and_where_and_changes_nothing(directory, tmp_path):
     path = lay_out(*directory.split("/"), tmp_path)
     before = snapshot_of(path)
-    seen = DIALECT.verify(Disk(), str(path), no_progress)
+    seen = Log(DIALECT, Disk(), str(path)).verify()
     assert (seen.verdict, tuple((item.code, item.file, item.offset) for item in seen.findings)) == (
         row(directory).verdict,
         row(directory).findings,
     )
-    looked = DIALECT.inspect(Disk(), str(path))
+    looked = Log(DIALECT, Disk(), str(path)).inspect()
     assert {item.code for item in looked.findings} == {code for code, _, _ in row(directory).findings} - {
         "blob-missing"
     }
@@ -289,8 +290,8 @@ def test_durable_entries_are_as_many_as_the_original_counts(case, tmp_path):
     assert found.durable == int(facts["durable-epoch"])
     assert found.last_epoch == int(facts["max-appeared-epoch"])
     counted = 0
-    for split in DIALECT.splits(Disk(), found.path, EntryQuery()):
-        for batch in DIALECT.read_split(Disk(), found.path, split, EntryQuery(payload=False)):
+    for split in Log(DIALECT, Disk(), found.path).splits(EntryQuery()):
+        for batch in Log(DIALECT, Disk(), found.path).read_split(split, EntryQuery(payload=False)):
             counted += sum(
                 line["operation"] in ("put", "remove")
                 and line["limestone"]["status"] in ("durable", "compacted")

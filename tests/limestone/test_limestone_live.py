@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -44,13 +44,13 @@ def test_readers_of_a_busy_directory_see_a_moment_or_are_told_to_look_again(edit
             store.wait_durable(1)
             for _ in range(READS):
                 low = acknowledged[-1]
-                rows = [row for batch in DIALECT.state(Disk(), path, None) for row in batch.to_pylist()]
+                rows = [row for batch in Log(DIALECT, Disk(), path).state() for row in batch.to_pylist()]
                 high = acknowledged[-1] + 1
                 state = {(int(row["storage_id"]), row["key"]): row["value"] for row in rows}
                 assert low <= int(state[1, b"number"]) <= high
                 assert state[1, b"number"] == state[2, b"number"]
                 try:
-                    assert DIALECT.verify(Disk(), path, no_progress).verdict in ("clean", "repairable")
+                    assert Log(DIALECT, Disk(), path).verify().verdict in ("clean", "repairable")
                 except RefusedError as error:
                     assert "again" in (error.advice or "")
         finally:

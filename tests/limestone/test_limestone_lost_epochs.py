@@ -6,7 +6,7 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.directories import designed, session, shipped
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog
@@ -43,12 +43,12 @@ def written(path, edition) -> dict[bytes, bytes]:
 
 
 def state(path) -> dict[bytes, bytes]:
-    rows = [row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist()]
+    rows = [row for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist()]
     return {row["key"]: row["value"] for row in rows}
 
 
 def found(path) -> tuple[str, set[str]]:
-    seen = DIALECT.verify(Disk(), str(path), no_progress)
+    seen = Log(DIALECT, Disk(), str(path)).verify()
     return seen.verdict, {item.code for item in seen.findings}
 
 

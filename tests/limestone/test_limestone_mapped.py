@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.limestone.directories import ROTATED, Directory, session
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore, healing
@@ -24,7 +24,7 @@ TAILS = {
 
 
 def keys(path) -> set[bytes]:
-    return {row["key"] for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist()}
+    return {row["key"] for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist()}
 
 
 @BOTH
@@ -45,7 +45,7 @@ def test_a_rotated_log_is_marked_and_not_cut(tail, name, edition, tmp_path):
     assert (len(after), bytes(view)) == (len(before), after)
     assert [at for at in range(len(after)) if after[at] != before[at]] == [len(before) - len(TAILS[tail])]
     assert keys(made.root) == {b"a", b"b"}
-    assert DIALECT.verify(Disk(), str(made.root), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(made.root)).verify().verdict == "clean"
 
 
 @BOTH

@@ -9,6 +9,7 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.directories import Directory, session
 
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
@@ -116,7 +117,7 @@ def test_while_the_old_manifest_is_there_it_is_the_truth(main, tmp_path):
     made.remove(lay.MANIFEST_FILE).write(lay.MANIFEST_BACK, Manifest(1).encode())
     if main is not None:
         made.write(lay.MANIFEST_FILE, main)
-    assert DIALECT.inspect(Disk(), str(made.root)).facts["version"] == 1
+    assert Log(DIALECT, Disk(), str(made.root)).inspect().facts["version"] == 1
     assert keys(made.root) == [b"a"]
     assert (made.root / lay.MANIFEST_FILE).read_bytes() == Manifest(2).encode()
     assert not (made.root / lay.MANIFEST_BACK).exists()

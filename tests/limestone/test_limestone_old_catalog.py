@@ -7,7 +7,7 @@ import shutil
 import pytest
 from tests.golden_cases import snapshot_of
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore
@@ -38,7 +38,7 @@ def catalogs_of_a_life(path, edition) -> list[bytes]:
 
 
 def state(path) -> dict[bytes, bytes]:
-    rows = [row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist()]
+    rows = [row for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist()]
     return {row["key"]: row["value"] for row in rows}
 
 
@@ -54,7 +54,7 @@ def test_an_older_catalog_costs_no_key(older, name, edition, tmp_path):
     if edition == "shipped":  # there is one compacted file, and it counts under any catalog
         assert state(path) == EXPECTED
     else:
-        seen = DIALECT.verify(Disk(), str(path), no_progress)
+        seen = Log(DIALECT, Disk(), str(path)).verify()
         assert (seen.verdict, "catalog-old" in {item.code for item in seen.findings}) == ("corrupt", True)
         for act in (lambda: Datastore(path), lambda: state(path)):
             with pytest.raises(DamageError):
@@ -64,7 +64,7 @@ def test_an_older_catalog_costs_no_key(older, name, edition, tmp_path):
         assert plan.refusal is None
         assert plan.lost == ("what the catalog said: it is told again by the files that are there",)
         plan.apply()
-        assert DIALECT.verify(Disk(), str(path), no_progress).verdict == "clean"
+        assert Log(DIALECT, Disk(), str(path)).verify().verdict == "clean"
     with Datastore(path) as store:
         assert {entry.key: entry.value for entry in store.snapshot.scan()} == EXPECTED
 
@@ -103,11 +103,11 @@ def test_an_emptied_compacted_file_is_damage(edition, tmp_path):
     catalogs_of_a_life(tmp_path, edition)
     [file] = [*tmp_path.glob("cmpct_*"), *tmp_path.glob("pwal_0000.compacted")]
     file.write_bytes(b"")
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "corrupt"
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().verdict == "corrupt"
     with pytest.raises(DamageError, match="is empty"):
         Datastore(tmp_path)
     plan = plan_repair(Disk(), str(tmp_path))
     assert plan.lost == (f"all keys in {file.name} that no log has",)
     plan.apply()
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().verdict == "clean"
     assert state(tmp_path) == {b"c": b"3"}

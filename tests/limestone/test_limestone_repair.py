@@ -10,7 +10,7 @@ from tests.limestone.directories import CASES, Directory, designed, session, shi
 from tests.limestone.recorded import every, lay_out, rows_of
 from tests.limestone.snippets import Session
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog, Manifest
@@ -24,11 +24,11 @@ KEPT = "kept"
 
 
 def verdict(path) -> str:
-    return DIALECT.verify(Disk(), str(path), no_progress).verdict
+    return Log(DIALECT, Disk(), str(path)).verify().verdict
 
 
 def state(path) -> dict[tuple[int, bytes], bytes]:
-    rows = [row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist()]
+    rows = [row for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist()]
     return {(int(row["storage_id"]), row["key"]): row["value"] for row in rows}
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.spoiled import State, laid_out, spoilings
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
@@ -31,7 +31,7 @@ UNSEEN = re.compile(
 
 def state(path: Path) -> State | str:
     try:
-        rows = [row for batch in DIALECT.state(Disk(), str(path), None) for row in batch.to_pylist()]
+        rows = [row for batch in Log(DIALECT, Disk(), str(path)).state() for row in batch.to_pylist()]
     except FlintlogError as error:
         return error.code
     return {(int(row["storage_id"]), row["key"]): row["value"] for row in rows}
@@ -46,7 +46,7 @@ def opened(path: Path) -> State | str:
 
 
 def verified(path: Path) -> tuple[str, set[str]]:
-    seen = DIALECT.verify(Disk(), str(path), no_progress)
+    seen = Log(DIALECT, Disk(), str(path)).verify()
     return seen.verdict, {item.code for item in seen.findings if item.severity != "note"}
 
 
@@ -77,7 +77,7 @@ def agreed(root: Path, truth: State, other: Path) -> str | None:
 
 def repaired(root: Path, truth: State) -> str | None:
     """What is wrong with what repair does to a directory."""
-    plan = DIALECT.plan_repair(Disk(), str(root))
+    plan = Log(DIALECT, Disk(), str(root)).plan_repair()
     if plan.refusal is not None or not plan.steps:
         return None
     before = files_of(root)
@@ -90,7 +90,7 @@ def repaired(root: Path, truth: State) -> str | None:
         return f"repaired to {seen}"
     if seen != truth and not plan.lost:
         return f"a loss that is not named: {seen}"
-    DIALECT.plan_undo(Disk(), str(root)).apply()
+    Log(DIALECT, Disk(), str(root)).plan_undo().apply()
     return None if files_of(root) == before else "the undo leaves other bytes"
 
 

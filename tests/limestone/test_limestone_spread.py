@@ -14,7 +14,7 @@ from tests.limestone.directories import Directory
 from tests.limestone.recorded import every, lay_out
 from tests.limestone.snippets import ENTRIES, Session, encoded
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
@@ -211,8 +211,8 @@ def test_a_file_that_changes_between_the_look_and_the_work_is_an_error(tmp_path)
 @pytest.mark.parametrize(("case", "variant"), every())
 def test_what_is_found_is_what_one_process_finds(tmp_path, case, variant):
     path = str(lay_out(case, variant, tmp_path))
-    alone = DIALECT.verify(Disk(), path, no_progress)
-    assert DIALECT.verify(Disk(), path, no_progress, Threads(2)).json() == alone.json()
+    alone = Log(DIALECT, Disk(), path).verify()
+    assert Log(DIALECT, Disk(), path).verify(workers=Threads(2)).json() == alone.json()
 
 
 class Failing(Threads):

@@ -11,7 +11,7 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.directories import Directory, session
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog, Manifest
@@ -878,6 +878,6 @@ def test_what_a_store_leaves_is_clean(opened, edition):
     store.compact()
     write(store, (1, b"last", b"x"))
     store.close()
-    seen = DIALECT.verify(Disk(), store.path, no_progress)
+    seen = Log(DIALECT, Disk(), store.path).verify()
     assert (seen.verdict, seen.edition, seen.findings) == ("clean", edition, ())
     assert seen.facts["keys"] == 4

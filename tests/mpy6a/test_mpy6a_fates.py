@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.mpy6a.damaged import LONG, ONCE, SHORT, T0, TOPICS, fill, logged, settled
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.dialect import DIALECT
@@ -166,7 +166,7 @@ def test_nothing_goes_in_silence_and_all_verbs_agree(directory, fate, originals,
         if content(root) == content(original):
             continue
         where = (directory, name, fate)
-        verdict = DIALECT.verify(DISK, str(root), no_progress).verdict
+        verdict = Log(DIALECT, DISK, str(root)).verify().verdict
         refused = _state_refuses(root)
         assert verdict != "clean" if refused else verdict != "corrupt", where
         if refused:
@@ -182,7 +182,7 @@ def test_nothing_goes_in_silence_and_all_verbs_agree(directory, fate, originals,
 
 def _state_refuses(root: Path) -> bool:
     try:
-        for _ in DIALECT.state(DISK, str(root), None):
+        for _ in Log(DIALECT, DISK, str(root)).state():
             pass
     except DamageError:
         return True
@@ -192,17 +192,17 @@ def _state_refuses(root: Path) -> bool:
 def _assert_repaired(root: Path, held: Sessions, where: object) -> None:
     """What a repair leaves verifies and opens, it names what it loses and invents nothing, and it can be taken back."""
     before = content(root)
-    plan = DIALECT.plan_repair(DISK, str(root))
+    plan = Log(DIALECT, DISK, str(root)).plan_repair()
     if not plan.steps:
         return
     refused = _state_refuses(root)
     plan.apply()
-    assert DIALECT.verify(DISK, str(root), no_progress).verdict == "clean", where
+    assert Log(DIALECT, DISK, str(root)).verify().verdict == "clean", where
     found = shown(copied(root, "repaired"), strict=is_strict(root))
     ids = {session for session, _ in held - found} - {session for session, _ in found}
     assert not ids or plan.lost or not refused, (where, ids)
     assert {number for number, _ in found} <= _ever_stored(before, held), where
-    DIALECT.plan_undo(DISK, str(root)).apply()
+    Log(DIALECT, DISK, str(root)).plan_undo().apply()
     assert content(root) == before, where
 
 

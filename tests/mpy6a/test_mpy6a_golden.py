@@ -6,7 +6,8 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.mpy6a.recorded import DAMAGED, GOOD, TOLD, TORN, WHOLE, lay_out, log_bytes, logs
 
-from flintlog.core.dialect import EntryQuery, detect, dialect, no_progress
+from flintlog.core.dialect import EntryQuery, detect, dialect
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.layout import MalformedError
@@ -57,8 +58,8 @@ def entries(path, **query):
     asked = EntryQuery(**query)
     return rows(
         batch
-        for split in MPY6A.splits(DISK, path, asked)
-        for batch in MPY6A.read_split(DISK, path, split, asked)
+        for split in Log(MPY6A, DISK, path).splits(asked)
+        for batch in Log(MPY6A, DISK, path).read_split(split, asked)
     )
 
 
@@ -89,7 +90,7 @@ def test_every_directory_is_recognised(name, tmp_path):
 def test_the_state_is_the_recorded_order_of_replay(name, tmp_path):
     path = lay_out(name, tmp_path)
     before = snapshot_of(path)
-    state = rows(MPY6A.state(DISK, str(path), None))
+    state = rows(Log(MPY6A, DISK, str(path)).state())
     assert [session_of(row) for row in state] == TOLD[name]["replay_order"]
     assert [row["delay"] for row in state] == [int(row["file"].partition("@")[0]) for row in state]
     assert snapshot_of(path) == before
@@ -160,14 +161,14 @@ def test_the_descriptors_are_the_recorded_ones(name, tmp_path):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_verify_finds_nothing_in_a_whole_directory(name, tmp_path):
-    inventory = MPY6A.verify(DISK, str(lay_out(name, tmp_path)), no_progress)
+    inventory = Log(MPY6A, DISK, str(lay_out(name, tmp_path))).verify()
     assert (inventory.verdict, inventory.findings, inventory.exit_status) == ("clean", (), 0)
 
 
 @pytest.mark.parametrize("name", TORN)
 def test_verify_names_the_torn_end_and_opening_cuts_it(name, tmp_path):
     path = lay_out(name, tmp_path)
-    inventory = MPY6A.verify(DISK, str(path), no_progress)
+    inventory = Log(MPY6A, DISK, str(path)).verify()
     ((file, told),) = TOLD[name]["truncated"].items()
     assert [(item.severity, item.file, item.offset) for item in inventory.findings] == [
         ("repairable", file, told["from_"])
@@ -177,7 +178,7 @@ def test_verify_names_the_torn_end_and_opening_cuts_it(name, tmp_path):
     with SessionStore(path, strict=True, follower=True) as store:
         assert [(item.file, item.offset) for item in store.findings] == [(file, told["from_"])]
     assert (path / file).stat().st_size == told["from_"]
-    assert MPY6A.verify(DISK, str(path), no_progress).verdict == "clean"
+    assert Log(MPY6A, DISK, str(path)).verify().verdict == "clean"
 
 
 # Only descriptors are wrong, and what is right follows from the data files.
@@ -189,7 +190,7 @@ def test_verify_state_and_opening_name_the_damage_and_change_nothing(name, tmp_p
     path = lay_out(name, tmp_path)
     before = snapshot_of(path)
     code, file, offset, words = ERRORS[name]
-    inventory = MPY6A.verify(DISK, str(path), no_progress)
+    inventory = Log(MPY6A, DISK, str(path)).verify()
     verdict = ("repairable", 1) if code in HEALED_BY_REPAIR else ("corrupt", 3)
     assert (inventory.verdict, inventory.exit_status) == verdict
     (finding,) = [item for item in inventory.findings if item.severity == verdict[0]]
@@ -198,7 +199,7 @@ def test_verify_state_and_opening_name_the_damage_and_change_nothing(name, tmp_p
     for refused in (
         lambda: SessionStore(path, strict=True),
         lambda: SessionStore(path),
-        lambda: rows(MPY6A.state(DISK, str(path), None)),
+        lambda: rows(Log(MPY6A, DISK, str(path)).state()),
     ):
         with pytest.raises(DamageError) as raised:
             refused()

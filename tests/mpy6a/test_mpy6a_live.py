@@ -17,8 +17,9 @@ from flintlog.core.dialect import EntryQuery
 from flintlog.core.finding import Severity
 from flintlog.core.follow import Limits, beginning, step
 from flintlog.core.live import holding
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a.dialect import DIALECT
-from flintlog.disk import Disk, no_progress
+from flintlog.disk import Disk
 from flintlog.errors import UnsupportedError
 
 DISK = Disk()
@@ -54,7 +55,7 @@ def assert_was_true(sessions: list[tuple[int, int]]) -> None:
 
 def test_a_healthy_directory_is_healthy_while_it_is_written(live):
     for _ in range(LOOKS):
-        for found in (DIALECT.inspect(DISK, live), DIALECT.verify(DISK, live, no_progress)):
+        for found in (Log(DIALECT, DISK, live).inspect(), Log(DIALECT, DISK, live).verify()):
             wrong = [item for item in found.findings if item.severity is not Severity.NOTE]
             # What a writer is slow to finish looks like what a crash leaves, and is called so.
             assert all(item.message.startswith("torn tail") for item in wrong), wrong
@@ -62,16 +63,16 @@ def test_a_healthy_directory_is_healthy_while_it_is_written(live):
 
 def test_the_state_is_one_that_was_true_at_a_moment(live):
     for _ in range(LOOKS):
-        rows = [row for batch in DIALECT.state(DISK, live, None) for row in batch.to_pylist()]
+        rows = [row for batch in Log(DIALECT, DISK, live).state() for row in batch.to_pylist()]
         assert_was_true([(row["topic"], int(row["data"])) for row in rows])
         assert [row["replay_time"] for row in rows] == sorted(row["replay_time"] for row in rows)
 
 
 def test_a_state_that_is_read_slowly_stays_the_same(live):
     for _ in range(5):
-        batches = DIALECT.state(DISK, live, None)
+        batches = Log(DIALECT, DISK, live).state()
         rows = next(batches).to_pylist()
-        DIALECT.verify(DISK, live, no_progress)
+        Log(DIALECT, DISK, live).verify()
         rows += [row for batch in batches for row in batch.to_pylist()]
         assert_was_true([(row["topic"], int(row["data"])) for row in rows])
 
@@ -79,15 +80,15 @@ def test_a_state_that_is_read_slowly_stays_the_same(live):
 def test_entries_and_bytes_of_a_held_directory_are_all_read(live):
     for _ in range(LOOKS):
         with holding(DISK, live) as held:
-            splits = DIALECT.splits(held, live, EntryQuery())
+            splits = Log(DIALECT, held, live).splits(EntryQuery())
             read = [
                 batch.num_rows
                 for split in splits
-                for batch in DIALECT.read_split(held, live, split, EntryQuery())
+                for batch in Log(DIALECT, held, live).read_split(split, EntryQuery())
             ]
         assert sum(read) > 0
         for query in (None, EntryQuery()):
-            assert sum(len(field.data) for field in DIALECT.explain(DISK, live, query)) > 0
+            assert sum(len(field.data) for field in Log(DIALECT, DISK, live).explain(query)) > 0
 
 
 def test_a_dump_reads_what_there_was(live, capsys):
@@ -99,20 +100,20 @@ def test_a_dump_reads_what_there_was(live, capsys):
 
 def test_a_picture_and_a_backup_are_of_one_moment(live, tmp_path):
     for number in range(5):
-        assert DIALECT.picture(DISK, live).parts
+        assert Log(DIALECT, DISK, live).picture().parts
         taken = take_backup(DISK, live, str(tmp_path / f"backups-{number}"))
-        rows = [row for batch in DIALECT.state(DISK, taken.path, None) for row in batch.to_pylist()]
+        rows = [row for batch in Log(DIALECT, DISK, taken.path).state() for row in batch.to_pylist()]
         assert_was_true([(row["topic"], int(row["data"])) for row in rows])
 
 
 def test_a_follower_of_a_held_directory_reads_on_or_is_told_what_it_missed(live):
     if DISK.stat(f"{live}/operations.log") is None:
         with pytest.raises(UnsupportedError):  # nothing tells in which order a strict store wrote
-            step(DIALECT.follower(), DISK, live, beginning(), Limits())
+            step(Log(DIALECT, DISK, live).follower(), beginning(), Limits())
         return
-    follower, place, rows = DIALECT.follower(), beginning(), 0
+    place, rows = beginning(), 0
     for _ in range(LOOKS):
         with holding(DISK, live) as held:
-            place, batches = step(follower, held, live, place, Limits(), "report")
+            place, batches = step(Log(DIALECT, held, live).follower(), place, Limits(), "report")
             rows += sum(batch.num_rows for batch in batches)
     assert rows > LOOKS

@@ -16,7 +16,8 @@ from tests.golden_cases import snapshot_of
 from tests.mpy6a import damaged
 from tests.mpy6a.damaged import BY_CODE, FIRST, OTHER, SECOND, T0, TOPICS, but, cut, in_record, logged, noted
 
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.layout import StateID
@@ -29,7 +30,7 @@ DISK = Disk()
 
 
 def state(root):
-    return [row for batch in DIALECT.state(DISK, str(root), None) for row in batch.to_pylist()]
+    return [row for batch in Log(DIALECT, DISK, str(root)).state() for row in batch.to_pylist()]
 
 
 def datas(root):
@@ -37,14 +38,14 @@ def datas(root):
 
 
 def plan_of(root):
-    return DIALECT.plan_repair(DISK, str(root))
+    return Log(DIALECT, DISK, str(root)).plan_repair()
 
 
 def repaired(root):
     plan = plan_of(root)
     assert plan.refusal is None
     plan.apply()
-    inventory = DIALECT.verify(DISK, str(root), no_progress)
+    inventory = Log(DIALECT, DISK, str(root)).verify()
     assert (inventory.verdict, [item for item in inventory.findings if item.code == "leftover"]) == (
         "clean",
         [],
@@ -91,7 +92,7 @@ def test_no_session_is_lost_in_silence_and_none_is_invented(make, tmp_path):
         return  # what was there before is in the recordings
     root = made(tmp_path / "root", make)
     before, ever = datas(whole), _all_datas(whole)
-    torn = DIALECT.verify(DISK, str(root), no_progress).verdict == "repairable"
+    torn = Log(DIALECT, DISK, str(root)).verify().verdict == "repairable"
     plan = repaired(root)
     after = datas(root)
     gone = [data for data in before if data not in after]
@@ -102,7 +103,7 @@ def test_no_session_is_lost_in_silence_and_none_is_invented(make, tmp_path):
 
 def _all_datas(root):
     """Every session's data that ever stood there: read ones come again where that is lost."""
-    query_all = DIALECT.explain(DISK, str(root), EntryQuery())
+    query_all = Log(DIALECT, DISK, str(root)).explain(EntryQuery())
     return {field.data for field in query_all if field.name == "data"} | set(datas(root)) | {b"x"}
 
 
@@ -171,7 +172,7 @@ def test_what_the_snapshot_knows_of_a_file_that_is_written_is_never_taken_for_to
     root = made(tmp_path / "root", noted)
     raw = (root / SECOND).read_bytes()
     (root / SECOND).write_bytes(raw[:size] if size < 30 else raw[:size] + bytes(len(raw) - size))
-    assert DIALECT.verify(DISK, str(root), no_progress).verdict == "corrupt"
+    assert Log(DIALECT, DISK, str(root)).verify().verdict == "corrupt"
     with pytest.raises(DamageError):
         opened(root)
     assert any(SECOND in lost for lost in repaired(root).lost)
@@ -179,7 +180,7 @@ def test_what_the_snapshot_knows_of_a_file_that_is_written_is_never_taken_for_to
 
 def test_a_time_beyond_all_years_is_damage_and_not_a_reason_to_cut_what_follows(tmp_path):
     root = made(tmp_path / "root", but(noted, in_record(OTHER, 0, 7, b"\x01")))
-    (finding,) = DIALECT.verify(DISK, str(root), no_progress).findings
+    (finding,) = Log(DIALECT, DISK, str(root)).verify().findings
     assert (finding.severity, finding.code, finding.offset) == ("corrupt", "record-time", 0)
     repaired(root)
     assert b"longer" in datas(root)
@@ -376,7 +377,7 @@ def test_whatever_is_damaged_is_told_and_repaired(kind, seed, tmp_path):
         (root / name).write_bytes(raw)
     if not any(name.endswith((".data", ".log", ".snapshot")) for name in files):
         return
-    inventory = DIALECT.verify(DISK, str(root), no_progress)
+    inventory = Log(DIALECT, DISK, str(root)).verify()
     try:
         shown = len(state(root))
         assert inventory.verdict != "corrupt", what

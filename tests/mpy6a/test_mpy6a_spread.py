@@ -10,7 +10,7 @@ from tests.golden_cases import snapshot_of
 from tests.mpy6a.recorded import GOOD, TOLD, lay_out
 from tests.mpy6a.stores import LONG, ROOT, SHORT, T0, files_of, opened
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.mpy6a import spread
 from flintlog.dialects.mpy6a.dialect import DIALECT
@@ -61,12 +61,12 @@ def said(work):
 
 
 def rows(disk, path=ROOT, as_of=None):
-    batches = DIALECT.state(disk, path, as_of)
-    return pa.Table.from_batches(batches, schema=DIALECT.state_schema()).to_pylist()
+    batches = Log(DIALECT, disk, path).state(as_of)
+    return pa.Table.from_batches(batches, schema=DIALECT.state_schema).to_pylist()
 
 
 def frame(disk, path=ROOT, as_of=None):
-    return DIALECT.state_frame(disk, path, as_of, Threads(2)).to_pylist()
+    return Log(DIALECT, disk, path).state_frame(Threads(2), as_of).to_pylist()
 
 
 @pytest.fixture(params=[(1, 1), (70, 120), (1 << 20, 1 << 20)])
@@ -90,10 +90,11 @@ def test_the_rows_are_those_of_one_process(pieces):
 @given(steps=STEPS, strict=st.booleans())
 def test_what_is_found_and_what_is_merged_is_the_same(steps, strict):
     disks = [written(steps, strict=strict)[0] for _ in range(2)]
-    found = [DIALECT.verify(disks[0], ROOT, no_progress, who).json() for who in (None, Threads(2))]
+    found = [Log(DIALECT, disks[0], ROOT).verify(workers=who).json() for who in (None, Threads(2))]
     assert found[0] == found[1]
     plans = [
-        DIALECT.plan_compact(disk, ROOT, who) for disk, who in zip(disks, (None, Threads(2)), strict=True)
+        Log(DIALECT, disk, ROOT).plan_compact(who)
+        for disk, who in zip(disks, (None, Threads(2)), strict=True)
     ]
     assert plans[0].json() == plans[1].json()
     assert said(plans[0].apply) == said(plans[1].apply)
@@ -109,7 +110,7 @@ def test_a_golden_directory_is_to_workers_what_it_is_to_one_process(tmp_path, na
     path = str(lay_out(name, tmp_path))
     disk = Disk()
     found = [
-        said(lambda who=who: DIALECT.verify(disk, path, no_progress, who).json())
+        said(lambda who=who: Log(DIALECT, disk, path).verify(workers=who).json())
         for who in (None, Threads(2))
     ]
     assert found[0] == found[1]
@@ -121,7 +122,7 @@ def test_a_golden_directory_is_merged_to_the_same_bytes(tmp_path, name):
     done = []
     for number, who in enumerate((None, Threads(2))):
         path = lay_out(name, tmp_path / str(number))
-        done.append((DIALECT.plan_compact(Disk(), str(path), who).apply(), snapshot_of(path)))
+        done.append((Log(DIALECT, Disk(), str(path)).plan_compact(who).apply(), snapshot_of(path)))
     assert done[0] == done[1]
 
 

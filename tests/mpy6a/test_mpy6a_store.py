@@ -18,7 +18,7 @@ from tests.mpy6a.stores import (
     waiting,
 )
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.store import SessionStore, StateID, Topic
@@ -682,7 +682,7 @@ def test_a_clock_that_begins_at_a_small_number_is_as_good_as_any(tmp_path):
         [session] = store.due(now=1010)
         session.store(now=1010)
         assert store.due(now=1020) == []
-    assert DIALECT.verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path)).verify().verdict == "clean"
     with SessionStore(tmp_path, topics=topics) as store:
         assert [record.data for record in store.exhausted()] == [b"x"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.dialects.mpy6a.layout import Descriptor, Record, StateID
@@ -31,7 +31,7 @@ def log(events, frame=112, limit=64):
 
 
 def state(root, as_of=None):
-    rows = [row for batch in DIALECT.state(DISK, str(root), as_of) for row in batch.to_pylist()]
+    rows = [row for batch in Log(DIALECT, DISK, str(root)).state(as_of) for row in batch.to_pylist()]
     return [(row["replay_time"], row["file"], row["offset"], row["data"]) for row in rows]
 
 
@@ -73,7 +73,7 @@ def switched(tmp_path):
 def test_a_switch_a_deletion_and_operations_in_small_frames(switched):
     root, size = switched
     assert bytes(20) in (root / lay.CHANGES_FILE).read_bytes()  # padding
-    inventory = DIALECT.verify(DISK, str(root), no_progress)
+    inventory = Log(DIALECT, DISK, str(root)).verify()
     assert (inventory.verdict, inventory.findings) == ("clean", ())
     assert {file.name: file.role for file in inventory.files} == {
         A: "reading",
@@ -91,7 +91,7 @@ def test_a_switch_a_deletion_and_operations_in_small_frames(switched):
     ]
     with SessionStore(root, strict=True) as store:
         assert [session.data for session in store.due(now=NOW + 9999)] == [row[3] for row in state(root)]
-    assert DIALECT.verify(DISK, str(root), no_progress).verdict == "clean"
+    assert Log(DIALECT, DISK, str(root)).verify().verdict == "clean"
 
 
 def test_its_state_at_an_earlier_operation(switched):
@@ -106,7 +106,7 @@ def test_every_cut_of_its_change_log_reads(switched):
     raw = (root / lay.CHANGES_FILE).read_bytes()
     for size in range(16, len(raw)):
         (root / lay.CHANGES_FILE).write_bytes(raw[:size])
-        verdict = DIALECT.verify(DISK, str(root), no_progress)
+        verdict = Log(DIALECT, DISK, str(root)).verify()
         codes = {item.code for item in verdict.findings if item.severity == "corrupt"}
         assert codes <= {"file-short", "file-undescribed", "operation-shift"}, (size, codes)
 
@@ -129,7 +129,7 @@ def test_switches_in_one_hour_get_suffixes_and_need_no_snapshot(tmp_path):
             limit=1024,
         )
     )
-    inventory = DIALECT.verify(DISK, str(tmp_path), no_progress)
+    inventory = Log(DIALECT, DISK, str(tmp_path)).verify()
     assert (inventory.verdict, inventory.findings) == ("clean", ())
     assert (inventory.first, inventory.last) == ((3, 1), (3, 15))
     assert [row[3] for row in state(tmp_path)] == [b"first", b"third"]
@@ -153,7 +153,7 @@ def test_the_order_of_files_is_that_of_their_bound_and_not_of_their_creation(tmp
     ]
     (tmp_path / lay.SNAPSHOT_FILE).write_bytes(lay.encode_snapshot(items))
     (tmp_path / lay.CHANGES_FILE).write_bytes(log([]))
-    assert DIALECT.verify(DISK, str(tmp_path), no_progress).verdict == "clean"
+    assert Log(DIALECT, DISK, str(tmp_path)).verify().verdict == "clean"
     assert [row[3] for row in state(tmp_path)] == [b"early", b"late"]
     with SessionStore(tmp_path, strict=True) as store:
         assert [session.data for session in store.due(now=NOW + 9999)] == [b"early", b"late"]

@@ -10,6 +10,7 @@ import pytest
 from tests.mpy6a.damaged import BY_CODE, FIRST, SECOND, T0, TOPICS, logged, noted, settled
 
 from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import entries, event_fields, scan, tables, waiting
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
@@ -27,15 +28,15 @@ def rows(batches):
 
 
 def state(root, as_of=None):
-    return rows(DIALECT.state(DISK, str(root), as_of))
+    return rows(Log(DIALECT, DISK, str(root)).state(as_of))
 
 
 def dump(root, **query):
     asked = EntryQuery(**query)
     return rows(
         batch
-        for split in DIALECT.splits(DISK, str(root), asked)
-        for batch in DIALECT.read_split(DISK, str(root), split, asked)
+        for split in Log(DIALECT, DISK, str(root)).splits(asked)
+        for batch in Log(DIALECT, DISK, str(root)).read_split(split, asked)
     )
 
 
@@ -316,7 +317,9 @@ def test_a_large_file_is_read_in_ranges_that_begin_with_a_record(root):
     with SessionStore(root, topics=TOPICS) as store:
         store.put_many(1, [b"x" * (number % 90) for number in range(3000)], now=T0)
     whole = dump(root, operations=frozenset({"session"}))
-    found = DIALECT.splits(DISK, str(root), EntryQuery(operations=frozenset({"session"}), split_bytes=10_000))
+    found = Log(DIALECT, DISK, str(root)).splits(
+        EntryQuery(operations=frozenset({"session"}), split_bytes=10_000)
+    )
     assert len(found) > 15
     assert [split.end for split in found[:-1]] == [split.start for split in found[1:]]
     offsets = {row["offset"] for row in whole}
@@ -364,8 +367,8 @@ def test_a_torn_end_is_no_entry_and_damage_is_an_error_behind_the_good_ones(root
     raw[74 + 8 : 74 + 16] = bytes(8)
     (root / FIRST).write_bytes(raw)
     query = EntryQuery(operations=frozenset({"session"}))
-    (split,) = [split for split in DIALECT.splits(DISK, str(root), query) if split.file == FIRST]
-    batches = DIALECT.read_split(DISK, str(root), split, query)
+    (split,) = [split for split in Log(DIALECT, DISK, str(root)).splits(query) if split.file == FIRST]
+    batches = Log(DIALECT, DISK, str(root)).read_split(split, query)
     assert next(batches).num_rows == 2
     with pytest.raises(DamageError, match="term is 0"):
         next(batches)
@@ -374,11 +377,11 @@ def test_a_torn_end_is_no_entry_and_damage_is_an_error_behind_the_good_ones(root
 def test_a_file_that_goes_away_is_told(root):
     noted(root)
     query = EntryQuery()
-    found = DIALECT.splits(DISK, str(root), query)
+    found = Log(DIALECT, DISK, str(root)).splits(query)
     (root / FIRST).unlink()
     (split,) = [split for split in found if split.file == FIRST]
     with pytest.raises(RefusedError, match="Read the directory again"):
-        rows(DIALECT.read_split(DISK, str(root), split, query))
+        rows(Log(DIALECT, DISK, str(root)).read_split(split, query))
 
 
 # Bytes
@@ -388,7 +391,7 @@ def test_a_file_that_goes_away_is_told(root):
 def test_every_byte_of_every_file_is_explained(make, root):
     make(root)
     covered = {path.name: bytearray(path.stat().st_size) for path in root.iterdir()}
-    for field in DIALECT.explain(DISK, str(root), EntryQuery()):
+    for field in Log(DIALECT, DISK, str(root)).explain(EntryQuery()):
         raw = (root / field.file).read_bytes()
         end = field.offset + len(field.data)
         assert raw[field.offset : end] == field.data
@@ -416,7 +419,7 @@ def test_damaged_bytes_are_explained_up_to_the_damage_and_it_is_shown(tmp_path):
         root = tmp_path / str(number)
         make(root)
         try:
-            for field in DIALECT.explain(DISK, str(root), EntryQuery()):
+            for field in Log(DIALECT, DISK, str(root)).explain(EntryQuery()):
                 raw = (root / field.file).read_bytes()
                 assert raw[field.offset : field.offset + len(field.data)] == field.data
         except FlintlogError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flintlog.core.dialect import EntryQuery, detect
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 
 
@@ -17,8 +18,8 @@ def entries_in_process(path, query=None):
     found = detect(disk, str(path))
     return [
         {"source": str(path), **row}
-        for split in found.splits(disk, str(path), query)
-        for batch in found.read_split(disk, str(path), split, query)
+        for split in Log(found, disk, str(path)).splits(query)
+        for batch in Log(found, disk, str(path)).read_split(split, query)
         for row in batch.to_pylist()
     ]
 
@@ -29,6 +30,6 @@ def state_in_process(path, as_of=None):
     found = detect(disk, str(path))
     return [
         {"source": str(path), **row}
-        for batch in found.state(disk, str(path), as_of)
+        for batch in Log(found, disk, str(path)).state(as_of)
         for row in batch.to_pylist()
     ]

@@ -17,6 +17,7 @@ from samples import contents, write_samples
 
 from flintlog import Datastore
 from flintlog.core.dialect import EntryQuery, detect
+from flintlog.core.log import Log, open_log
 from flintlog.disk import Disk
 from flintlog.pipeline.session import write_package
 
@@ -33,12 +34,14 @@ def in_process(path):
     """What the jobs must give."""
     disk = Disk()
     spoken = detect(disk, str(path))
-    pieces = spoken.splits(disk, str(path), EntryQuery())
-    entries = [batch for piece in pieces for batch in spoken.read_split(disk, str(path), piece, EntryQuery())]
+    pieces = Log(spoken, disk, str(path)).splits(EntryQuery())
+    entries = [
+        batch for piece in pieces for batch in Log(spoken, disk, str(path)).read_split(piece, EntryQuery())
+    ]
     return {
         "entries": sum(batch.num_rows for batch in entries),
-        "verdict": spoken.verify(disk, str(path), lambda done, total: None).json()["verdict"],
-        "state": sum(batch.num_rows for batch in spoken.state(disk, str(path), None)),
+        "verdict": Log(spoken, disk, str(path)).verify(lambda done, total: None).json()["verdict"],
+        "state": sum(batch.num_rows for batch in Log(spoken, disk, str(path)).state()),
         "equal": True,
     }
 
@@ -46,7 +49,7 @@ def in_process(path):
 def compacted_here(path, target):
     """A copy of a directory, compacted in this process; returns what it holds and what was said."""
     shutil.copytree(path, target)
-    plan = detect(Disk(), str(target)).plan_compact(Disk(), str(target))
+    plan = open_log(str(target)).plan_compact()
     return plan.apply(), contents(target)
 
 
@@ -148,5 +151,5 @@ def test_a_driver_that_is_killed_leaves_the_old_state_or_the_new_one(cluster, la
 
 def _rows(path):
     disk = Disk()
-    found = detect(disk, str(path)).state(disk, str(path), None)
+    found = open_log(str(path), disk=disk).state()
     return sum(batch.num_rows for batch in found)

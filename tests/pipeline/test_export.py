@@ -17,7 +17,7 @@ from streamed import DIALECTS, writer
 
 from flintlog.cli.output import plain
 from flintlog.columns import ndjson
-from flintlog.core.dialect import detect
+from flintlog.core.log import open_log
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.disk import Disk
 from flintlog.disk.kernel import LocalKernel
@@ -75,7 +75,7 @@ def test_a_state_takes_the_place_of_the_one_before(tmp_path, kind):
     log, target = str(tmp_path / "log"), str(tmp_path / "out")
 
     def expected():
-        found = detect(Disk(), log).state(Disk(), log, None)
+        found = open_log(log).state()
         rows = [row for batch in found for row in batch.to_pylist()]
         return [plain(row) for row in rows] if kind == "ndjson" else rows
 

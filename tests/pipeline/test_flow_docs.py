@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.core.dialect import detect
 from flintlog.core.follow import Limits
-from flintlog.disk import Disk
+from flintlog.core.log import open_log
 from flintlog.pipeline.stream_options import STREAM_OPTIONS
 
 pytestmark = pytest.mark.spark
@@ -30,8 +29,8 @@ def test_the_examples_run_and_print_what_the_page_says(spark, tmp_path, capsys):
             assert shown == code.strip().splitlines()
         elif kind == "json":
             orders = json.loads(code)["sources"]["orders"]
-            follower = detect(Disk(), f"{tmp_path}/orders").follower()
-            assert follower.advance(Disk(), f"{tmp_path}/orders", {}, Limits(), "fail") == orders
+            follower = open_log(f"{tmp_path}/orders").follower()
+            assert follower.advance({}, Limits(), "fail") == orders
 
 
 def test_the_table_names_every_option_of_a_stream():

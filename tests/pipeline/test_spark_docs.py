@@ -67,6 +67,6 @@ def test_the_tables_name_every_option_and_column():
         "damage",
     ]
     for name in dialect_names():
-        assert first_column(f"Columns of `state`: {name}") == ["source", *dialect(name).state_schema().names]
+        assert first_column(f"Columns of `state`: {name}") == ["source", *dialect(name).state_schema.names]
     assert first_column("Columns of `files`") == ["source", *views.FILES.names]
     assert first_column("Columns of `findings`") == ["source", *views.FINDINGS.names]

@@ -11,7 +11,8 @@ from in_process import rows, state_in_process
 from together import Together
 
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore
-from flintlog.core.dialect import detect, dialect_names, no_progress
+from flintlog.core.dialect import detect, dialect_names
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.mpy6a.store import Topic
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
@@ -74,7 +75,7 @@ def compare(together, directories, work):
 
 def test_verify_finds_what_the_engine_finds(together, directories):
     def work(dialect, path, workers):
-        return dialect.verify(Disk(), path, no_progress, workers).json()
+        return Log(dialect, Disk(), path).verify(workers=workers).json()
 
     found = compare(together, directories, work)
     assert {found[name]["verdict"] for name in found} == {"clean", "repairable", "corrupt", "unsupported"}
@@ -84,11 +85,11 @@ def test_state_is_that_of_the_engine_at_the_end_and_before(together, directories
     def work(dialect, path, workers, before):
         as_of = None
         if before:
-            *higher, last = dialect.inspect(Disk(), path).last or (0,)
+            *higher, last = Log(dialect, Disk(), path).inspect().last or (0,)
             as_of = (*higher, max(last - 1, 0))
         if workers is None:
-            return [row for batch in dialect.state(Disk(), path, as_of) for row in batch.to_pylist()]
-        return dialect.state_frame(Disk(), path, as_of, workers).to_pylist()
+            return [row for batch in Log(dialect, Disk(), path).state(as_of) for row in batch.to_pylist()]
+        return Log(dialect, Disk(), path).state_frame(workers, as_of).to_pylist()
 
     for before in (False, True):
         found = compare(together, directories, functools.partial(work, before=before))
@@ -102,7 +103,7 @@ def test_what_is_written_is_what_the_engine_writes(together, verb, tmp_path):
     disk = Disk()
 
     def work(path, workers):
-        plan = getattr(detect(disk, str(path)), f"plan_{verb}")(disk, str(path), workers=workers)
+        plan = getattr(open_log(path, disk=disk), f"plan_{verb}")(workers=workers)
         return plan.apply()
 
     done = [said(functools.partial(work, alone[name], None)) for name in good]
@@ -124,7 +125,7 @@ def timeless(directory):
 
 
 def is_good(path):
-    found = said(lambda: detect(Disk(), path).verify(Disk(), path, no_progress))
+    found = said(lambda: open_log(path).verify())
     return not isinstance(found, tuple) and found.verdict in ("clean", "repairable")
 
 
@@ -163,9 +164,9 @@ def test_the_jobs_on_a_directory_of_each_dialect(spark, tmp_path):
     for name in dialect_names():
         path, other = str(tmp_path / "spread" / name), tmp_path / "alone" / name
         dialect = detect(disk, path)
-        assert jobs.verify(spark, path).json() == dialect.verify(disk, path, no_progress).json()
+        assert jobs.verify(spark, path).json() == Log(dialect, disk, path).verify().json()
         assert rows(jobs.state(spark, path)) == state_in_process(path)
-        plan = dialect.plan_compact(disk, str(other))
+        plan = Log(dialect, disk, str(other)).plan_compact()
         assert plan.steps
         assert jobs.compact(spark, path) == plan.apply(), name
         assert timeless(other) == timeless(tmp_path / "spread" / name), name

@@ -8,8 +8,9 @@ import pytest
 from in_process import entries_in_process, rows
 from tests.every_directory import every_directory
 
-from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names, no_progress
+from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS, plan_entries, read_entries
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.pipeline.options import read_options
@@ -38,8 +39,8 @@ def numbers(position):
 
 def inventory(path, look):
     spoken = detect(DISK, path)
-    found = spoken.inspect(DISK, path) if look == "files" else spoken.verify(DISK, path, no_progress)
-    assert spoken.edition(DISK, path) in (None, found.edition)  # the quick answer
+    found = Log(spoken, DISK, path).inspect() if look == "files" else Log(spoken, DISK, path).verify()
+    assert Log(spoken, DISK, path).edition in (None, found.edition)  # the quick answer
     directory = {"source": path, "dialect": found.dialect, "edition": found.edition}
     if look == "findings":
         return [{**directory, **item.json()} for item in found.findings]
@@ -99,8 +100,8 @@ def test_damage_is_passed_over_or_told_in_one_frame(load, directories, on_damage
         spoken = detect(DISK, path)
         expected = [
             {"source": path, **nothing, **row}
-            for split in plan_entries(spoken, DISK, path, query)
-            for batch in read_entries(spoken, DISK, path, split, query)
+            for split in plan_entries(Log(spoken, DISK, path), query)
+            for batch in read_entries(Log(spoken, DISK, path), split, query)
             for row in batch.to_pylist()
         ]
         assert found[path] == expected, path

@@ -8,6 +8,7 @@ from tests.damaged_directories import beyond_the_last_lsn, near_the_last_lsn
 from flintlog import QueueStore
 from flintlog.cli.main import main
 from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import LSN_MAX
 from flintlog.disk import Disk
@@ -25,13 +26,13 @@ def test_the_last_lsn_can_be_written_and_read_and_none_behind_it(tmp_path):
     store.close()
     with QueueStore(tmp_path / "log") as store:
         assert [store.queue().take(timeout=0).payload for _ in range(2)] == [b"x", b"the last"]
-    found = DIALECT.verify(Disk(), str(tmp_path / "log"), lambda done, total: None)
+    found = Log(DIALECT, Disk(), str(tmp_path / "log")).verify(lambda done, total: None)
     assert (found.verdict, found.last) == ("clean", (LSN_MAX,))
 
 
 def test_records_behind_the_last_lsn_are_damage_where_they_begin(tmp_path, capsys):
     near_the_last_lsn(tmp_path / "log", records=3)
-    (finding,) = DIALECT.verify(Disk(), str(tmp_path / "log"), lambda done, total: None).findings
+    (finding,) = Log(DIALECT, Disk(), str(tmp_path / "log")).verify(lambda done, total: None).findings
     assert (finding.code, finding.file) == ("segment-lsn", f"log/{LSN_MAX}.log")
     with pytest.raises(DamageError, match="segment is wrong") as told:
         QueueStore(tmp_path / "log")
@@ -76,10 +77,10 @@ def test_a_segment_named_beyond_the_last_lsn_is_moved_aside_by_repair(first, tmp
     beyond_the_last_lsn(tmp_path / "log", first)
     with pytest.raises(DamageError):
         QueueStore(tmp_path / "log")
-    plan = DIALECT.plan_repair(Disk(), str(tmp_path / "log"))
+    plan = Log(DIALECT, Disk(), str(tmp_path / "log")).plan_repair()
     plan.apply()
     QueueStore(tmp_path / "log").close()
-    assert DIALECT.verify(Disk(), str(tmp_path / "log"), lambda done, total: None).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(tmp_path / "log")).verify(lambda done, total: None).verdict == "clean"
 
 
 @pytest.mark.parametrize("first", NAMES)
@@ -89,5 +90,5 @@ def test_pieces_of_such_a_segment_are_read_with_an_error_and_nothing_less(first,
     for size in (1, 1 << 20):
         query = EntryQuery(split_bytes=size)
         with pytest.raises(DamageError):
-            for split in DIALECT.splits(disk, path, query):
-                list(DIALECT.read_split(disk, path, split, query))
+            for split in Log(DIALECT, disk, path).splits(query):
+                list(Log(DIALECT, disk, path).read_split(split, query))

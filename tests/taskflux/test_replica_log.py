@@ -10,6 +10,7 @@ import pytest
 from flintlog import QueueStore, ReplicaLog
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.disk import Disk
 from flintlog.errors import ClosedError, DamageError, RefusedError, UsageError
@@ -276,7 +277,7 @@ def test_a_node_that_lost_its_term_and_vote_is_refused_until_it_is_repaired(tmp_
     (tmp_path / "data" / "tflux.metadata").unlink()
     with pytest.raises(DamageError, match="the term and the vote of this node are gone"):
         ReplicaLog(tmp_path)
-    plan = dialect("taskflux").plan_repair(Disk(), str(tmp_path))
+    plan = Log(dialect("taskflux"), Disk(), str(tmp_path)).plan_repair()
     assert plan.lost == ("the vote of this node, and its term if that was above the log's",)
     plan.apply()
     with ReplicaLog(tmp_path) as log:

@@ -10,7 +10,7 @@ from tests.golden_cases import materialise, snapshot_of
 from tests.taskflux.test_taskflux_golden import EXPECTED
 
 from flintlog import QueueStore, ReplicaLog
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.disk import Disk
@@ -53,10 +53,10 @@ def test_there_and_back_gives_the_same_bytes_and_on_the_way_the_same_state(editi
     disk = Disk(kernel)
     filled(kernel, "/a", edition)
     before = files(kernel, "/a")
-    DIALECT.plan_convert(disk, "/a", OTHER[edition], "/b").apply()
+    Log(DIALECT, disk, "/a").plan_migrate(OTHER[edition], "/b").apply()
     assert files(kernel, "/a") == before
-    assert DIALECT.verify(disk, "/b", no_progress).edition == OTHER[edition]
-    assert DIALECT.verify(disk, "/b", no_progress).verdict == "clean"
+    assert Log(DIALECT, disk, "/b").verify().edition == OTHER[edition]
+    assert Log(DIALECT, disk, "/b").verify().verdict == "clean"
     with ReplicaLog("/a", disk=disk) as a, ReplicaLog("/b", disk=disk) as b:
         assert list(a.entries(a.first_lsn)) == list(b.entries(b.first_lsn))
         for name in ("term", "vote", "first_lsn", "last_lsn", "snapshot_lsn", "snapshot_term", "last_term"):
@@ -64,7 +64,7 @@ def test_there_and_back_gives_the_same_bytes_and_on_the_way_the_same_state(editi
     with QueueStore("/a", disk=disk) as a, QueueStore("/b", disk=disk) as b:
         assert (a.edition, b.edition) == (edition, OTHER[edition])
         assert shown_by(a) == shown_by(b)
-    DIALECT.plan_convert(disk, "/b", edition, "/c").apply()
+    Log(DIALECT, disk, "/b").plan_migrate(edition, "/c").apply()
     assert files(kernel, "/c") == before
 
 
@@ -73,7 +73,7 @@ def test_every_clean_golden_directory_converts_to_designed_with_the_same_state(c
     path = materialise(case, tmp_path)
     before = snapshot_of(path)
     target = tmp_path / "designed"
-    DIALECT.plan_convert(Disk(), str(path), "designed", str(target)).apply()
+    Log(DIALECT, Disk(), str(path)).plan_migrate("designed", str(target)).apply()
     assert snapshot_of(path) == before
     with QueueStore(path) as a, QueueStore(target) as b:
         assert b.edition == "designed"
@@ -84,14 +84,14 @@ def test_every_clean_golden_directory_converts_to_designed_with_the_same_state(c
 def test_a_directory_that_does_not_open_is_not_converted(case, tmp_path):
     path = materialise(case, tmp_path)
     with pytest.raises(FlintlogError) as caught:
-        DIALECT.plan_convert(Disk(), str(path), "designed", str(tmp_path / "new")).apply()
+        Log(DIALECT, Disk(), str(path)).plan_migrate("designed", str(tmp_path / "new")).apply()
     assert caught.value.code == EXPECTED[case].refused
     assert not (tmp_path / "new").exists()
 
 
 def test_a_torn_tail_is_left_behind(tmp_path):
     path = materialise("damaged-torn-last-record-eof", tmp_path)
-    DIALECT.plan_convert(Disk(), str(path), "designed", str(tmp_path / "new")).apply()
+    Log(DIALECT, Disk(), str(path)).plan_migrate("designed", str(tmp_path / "new")).apply()
     with QueueStore(tmp_path / "new") as store:
         assert store.findings == () and store.last_lsn == 4
 
@@ -103,7 +103,7 @@ def test_a_term_that_does_not_fit_designed_is_refused_before_anything_is_written
             log.append(entry_term, [encode_delta(AddRecord("", 0, b""))])
             log.set_term(term)
         with pytest.raises(RefusedError, match="does not fit the designed edition"):
-            DIALECT.plan_convert(Disk(kernel), "/a", "designed", "/b")
+            Log(DIALECT, Disk(kernel), "/a").plan_migrate("designed", "/b")
         assert files(kernel, "/b") == {}
 
 
@@ -118,7 +118,7 @@ def test_a_snapshot_index_that_does_not_fit_designed_is_refused():
         log.receive_snapshot([sent[:4] + struct.pack(">q", 2**31) + sent[12:]])
         log.append(1, [encode_delta(AddRecord("", 1, b"y"))])
     with pytest.raises(RefusedError, match=f"snapshot LSN {2**31}"):
-        DIALECT.plan_convert(disk, "/a", "designed", "/b")
+        Log(DIALECT, disk, "/a").plan_migrate("designed", "/b")
     with QueueStore("/a", disk=disk) as store:  # and the directory itself is as good as before
         assert [row.payload for row in store.queue().records()] == [b"x", b"y"]
 
@@ -128,19 +128,19 @@ def test_what_is_no_conversion_is_refused():
     disk = Disk(kernel)
     filled(kernel, "/a", "designed")
     with pytest.raises(RefusedError, match="already"):
-        DIALECT.plan_convert(disk, "/a", "designed", "/b")
+        Log(DIALECT, disk, "/a").plan_migrate("designed", "/b")
     with pytest.raises(UsageError):
-        DIALECT.plan_convert(disk, "/a", "modern", "/b")
+        Log(DIALECT, disk, "/a").plan_migrate("modern", "/b")
     disk.make_passing_directory("/there/something")
     with pytest.raises(RefusedError, match="taken"):
-        DIALECT.plan_convert(disk, "/a", "shipped", "/there")
+        Log(DIALECT, disk, "/a").plan_migrate("shipped", "/there")
 
 
 def test_a_plan_writes_nothing_until_it_is_applied():
     kernel = MemoryKernel()
     filled(kernel, "/a", "designed")
     calls = len(kernel.log)
-    plan = DIALECT.plan_convert(Disk(kernel), "/a", "shipped", "/b")
+    plan = Log(DIALECT, Disk(kernel), "/a").plan_migrate("shipped", "/b")
     assert [step.action for step in plan.steps][-1] == "publish"
     assert len(kernel.log) == calls
 
@@ -154,7 +154,7 @@ def test_a_snapshot_at_a_position_keeps_what_follows():
     with QueueStore("/a", disk=disk, **SMALL) as store:
         store.queue().add_many([b"%d" % number * 20 for number in range(20)], list(range(20)))
         before = shown_by(store)
-    plan = DIALECT.plan_snapshot(disk, "/a", (12,))
+    plan = Log(DIALECT, disk, "/a").plan_snapshot((12,))
     removed = [step.file for step in plan.steps if step.action == "remove"]
     listed = {f"log/{name}" for name in disk.list("/a/data/log")}
     plan.apply()
@@ -163,7 +163,7 @@ def test_a_snapshot_at_a_position_keeps_what_follows():
         assert (log.snapshot_lsn, log.last_lsn) == (12, 19)
     with QueueStore("/a", disk=disk) as store:
         assert shown_by(store) == before
-    assert DIALECT.plan_snapshot(disk, "/a", (12,)).empty
+    assert Log(DIALECT, disk, "/a").plan_snapshot((12,)).empty
 
 
 @pytest.mark.parametrize("lsn", [20, 10**9])
@@ -174,7 +174,7 @@ def test_a_snapshot_at_a_position_that_is_not_there_is_refused(lsn):
         store.queue().add_many([b"x"] * 20)
     before = files(kernel, "/a")
     with pytest.raises(RefusedError):
-        DIALECT.plan_snapshot(disk, "/a", (lsn,)).apply()
+        Log(DIALECT, disk, "/a").plan_snapshot((lsn,)).apply()
     assert files(kernel, "/a") == before
 
 
@@ -186,9 +186,9 @@ def test_the_state_at_every_position_is_that_of_the_first_entries():
         for id_ in range(1, 11):
             store.queue().remove(id_)
     for lsn in range(20):
-        rows = [row for batch in DIALECT.state(disk, "/a", (lsn,)) for row in batch.to_pylist()]
+        rows = [row for batch in Log(DIALECT, disk, "/a").state((lsn,)) for row in batch.to_pylist()]
         first = max(lsn - 9, 0)
         assert [row["id"] for row in rows] == list(range(first + 1, min(lsn + 1, 10) + 1))
     for lsn in (20, -2):
         with pytest.raises(RefusedError, match="cannot be built"):
-            list(DIALECT.state(disk, "/a", (lsn,)))
+            list(Log(DIALECT, disk, "/a").state((lsn,)))

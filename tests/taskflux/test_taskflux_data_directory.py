@@ -11,6 +11,7 @@ from flintlog import QueueStore
 from flintlog.cli.main import main
 from flintlog.core.backup import plan_restore, take_backup
 from flintlog.core.dialect import EntryQuery, detect
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, SettingsError
 
@@ -31,25 +32,25 @@ def root(tmp_path):
 
 def payloads(path):
     log = detect(DISK, str(path))
-    return [row["payload"] for batch in log.state(DISK, str(path), None) for row in batch.to_pylist()]
+    return [row["payload"] for batch in Log(log, DISK, str(path)).state() for row in batch.to_pylist()]
 
 
 def test_every_reading_verb_follows_the_settings(root):
     path = str(root)
     log = detect(DISK, path)
-    assert log.home(DISK, path) == str(root.parent / "elsewhere" / "data")
+    assert Log(log, DISK, path).root == str(root.parent / "elsewhere" / "data")
     assert payloads(root) == [b"one", b"two"]
     query = EntryQuery()
-    splits = log.splits(DISK, path, query)
+    splits = Log(log, DISK, path).splits(query)
     rows = [
         row
         for split in splits
-        for batch in log.read_split(DISK, path, split, query)
+        for batch in Log(log, DISK, path).read_split(split, query)
         for row in batch.to_pylist()
     ]
     assert [row["payload"] for row in rows] == [b"one", b"two"]
-    assert log.inspect(DISK, path).last == (1,)
-    assert log.picture(DISK, path).path == str(root.parent / "elsewhere" / "data")
+    assert Log(log, DISK, path).inspect().last == (1,)
+    assert Log(log, DISK, path).picture().path == str(root.parent / "elsewhere" / "data")
 
 
 @pytest.mark.parametrize("verb", ["snapshot", "compact", "repair --apply"])

@@ -19,7 +19,7 @@ from tests.taskflux.recorded import (
     taken_out,
 )
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
@@ -206,7 +206,7 @@ def test_verify_says_what_is_wrong_and_where(case, tmp_path):
     row = EXPECTED[case]
     path = materialise(case, tmp_path)
     before = snapshot_of(path)
-    seen = DIALECT.verify(Disk(), str(path), no_progress)
+    seen = Log(DIALECT, Disk(), str(path)).verify()
     assert seen.verdict == row.verdict
     assert tuple((item.code, item.file, item.offset) for item in seen.findings) == row.findings
     assert seen.edition == "shipped"
@@ -233,7 +233,7 @@ def test_opening_refuses_with_a_place_and_changes_nothing_or_opens_and_stays_ope
         shown = {queue.name: queue.records() for queue in store}
     assert healed == [code for code, _, _ in row.findings if row.verdict == "repairable"]
     # What opening healed stays healed: a second start finds nothing and the same records.
-    assert DIALECT.verify(Disk(), str(path), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(path)).verify().verdict == "clean"
     with opened(path) as store:
         assert store.findings == ()
         assert {queue.name: queue.records() for queue in store} == shown
@@ -372,7 +372,7 @@ def test_a_directory_that_the_original_repaired_opens_with_what_it_left(case, tm
         with pytest.raises(DamageError) as caught:
             opened(path)
         assert (caught.value.code, caught.value.offset) == ("segment-marker", 0)
-        plan = DIALECT.plan_repair(Disk(), str(path))
+        plan = Log(DIALECT, Disk(), str(path)).plan_repair()
         plan.apply()
     theirs = recorded_queues(recorded(case)["restored_queues"], "records_dequeue_order")
     with opened(path) as store:
@@ -380,7 +380,7 @@ def test_a_directory_that_the_original_repaired_opens_with_what_it_left(case, tm
         store.queue().add(b"one more")
     with opened(path) as store:
         assert store.queue().last_id == theirs[""].last_id + 1
-    assert DIALECT.verify(Disk(), str(path), no_progress).verdict == "clean"
+    assert Log(DIALECT, Disk(), str(path)).verify().verdict == "clean"
 
 
 def test_the_trap_is_in_the_golden_directories():

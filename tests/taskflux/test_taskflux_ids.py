@@ -10,7 +10,8 @@ from tests.damaged_directories import queue, snapshot
 
 from flintlog import QueueStore
 from flintlog.cli.main import main
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import ID_MAX
@@ -62,7 +63,7 @@ def test_a_store_goes_on_from_any_id(tmp_path, last, kernels):
         assert store.queue().remove(last + 4).payload == b"four"
     assert ids(path) == [last + 2]
     for workers in (None, Threads(2)):
-        assert DIALECT.verify(Disk(), path, no_progress, workers).findings == ()
+        assert Log(DIALECT, Disk(), path).verify(workers=workers).findings == ()
 
 
 def test_ids_end_with_the_last_one_of_64_bits(tmp_path, kernels):
@@ -92,7 +93,7 @@ def test_a_record_with_id_0_is_acknowledged_and_the_directory_opens(tmp_path, ke
 
 
 def frame(path: str) -> list[dict]:
-    return DIALECT.state_frame(Disk(), path, None, Threads(2)).to_pylist()
+    return Log(DIALECT, Disk(), path).state_frame(Threads(2)).to_pylist()
 
 
 @pytest.mark.parametrize("id_", [-1, 0, 5, HALF + 5, ID_MAX + 1])
@@ -106,7 +107,7 @@ def test_every_view_shows_them_exactly(tmp_path, capsys, kernels):
     with QueueStore(path) as store:
         store.queue().add(b"x")
         store.queue().remove(HALF + 1)
-    state = DIALECT.state(Disk(), path, None)
+    state = Log(DIALECT, Disk(), path).state()
     rows = [int(row["id"]) for batch in state for row in batch.to_pylist()]
     assert rows == [int(row["id"]) for row in frame(path)] == [ID_MAX - 3, ID_MAX - 2]
 
@@ -117,8 +118,8 @@ def test_every_view_shows_them_exactly(tmp_path, capsys, kernels):
     assert f"{HALF + 1}" in capsys.readouterr().out
 
     query = EntryQuery()
-    for split in DIALECT.splits(Disk(), path, query):
-        for batch in DIALECT.read_split(Disk(), path, split, query):
+    for split in Log(DIALECT, Disk(), path).splits(query):
+        for batch in Log(DIALECT, Disk(), path).read_split(split, query):
             assert [row["taskflux"]["id"] for row in batch.to_pylist()] == [None, None, HALF + 1]
 
 

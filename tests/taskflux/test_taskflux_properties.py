@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.crash.queue_model import Model, shown_by
 from tests.independent.views import files_on, queues_in, queues_of, replica_in, replica_of
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import (
     AddRecord,
@@ -269,7 +269,7 @@ class QueueHistory:
         shown = queues_of(self.store)
         self.store.close()
         assert shown == queues_in(files_on(Disk(self.kernel), ROOT))
-        assert DIALECT.verify(Disk(self.kernel), ROOT, no_progress).verdict == "clean"
+        assert Log(DIALECT, Disk(self.kernel), ROOT).verify().verdict == "clean"
 
 
 def refused(code: str, act: Callable[[], Any]) -> None:

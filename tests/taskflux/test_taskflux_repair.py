@@ -9,7 +9,7 @@ from tests.golden_cases import cases, materialise, snapshot_of
 from tests.taskflux.test_taskflux_golden import EXPECTED
 
 from flintlog import QueueStore, ReplicaLog
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.undo import RECORD_FILE
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
@@ -84,7 +84,7 @@ def test_a_damaged_directory_is_repaired_by_its_plan_and_keeps_its_originals(cas
     steps, lost, count = REPAIRS[case]
     path = materialise(case, tmp_path)
     before = snapshot_of(path)
-    plan = DIALECT.plan_repair(Disk(), str(path))
+    plan = Log(DIALECT, Disk(), str(path)).plan_repair()
     assert [(step.action, step.file) for step in plan.steps] == steps
     assert list(plan.lost) == lost
     assert snapshot_of(path) == before  # a plan changes nothing
@@ -104,8 +104,8 @@ def test_a_damaged_directory_is_repaired_by_its_plan_and_keeps_its_originals(cas
     touched = {name for name, content in before.items() if after.get(name) != content}
     assert touched == {file for _, file in steps if file in before}
     assert kept == {name: before[name] for name in touched}
-    assert DIALECT.verify(Disk(), str(path), no_progress).verdict == "clean"
-    assert DIALECT.plan_repair(Disk(), str(path)).empty
+    assert Log(DIALECT, Disk(), str(path)).verify().verdict == "clean"
+    assert Log(DIALECT, Disk(), str(path)).plan_repair().empty
     with QueueStore(path) as store:
         assert store.findings == ()
         assert store.last_lsn == count - 1
@@ -117,14 +117,14 @@ def test_a_damaged_directory_is_repaired_by_its_plan_and_keeps_its_originals(cas
 @pytest.mark.parametrize("case", [case for case in cases() if case not in REPAIRS])
 def test_a_clean_directory_has_nothing_to_repair(case, tmp_path):
     path = materialise(case, tmp_path)
-    plan = DIALECT.plan_repair(Disk(), str(path))
+    plan = Log(DIALECT, Disk(), str(path)).plan_repair()
     assert plan.empty and plan.refusal is None and plan.lost == ()
 
 
 def test_a_damaged_vote_is_not_given_twice(tmp_path):
     """In the log's term this node may have voted; after the repair it stands in the next one."""
     path = materialise("damaged-metadata-marker", tmp_path)
-    DIALECT.plan_repair(Disk(), str(path)).apply()
+    Log(DIALECT, Disk(), str(path)).plan_repair().apply()
     with ReplicaLog(path) as log:
         assert log.term == log.last_term + 1
         assert log.vote is None
@@ -136,7 +136,7 @@ def test_repair_is_refused_while_a_store_is_open(tmp_path):
     segment = tmp_path / "data" / FIRST
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-2])  # a torn tail
-    plan = DIALECT.plan_repair(Disk(), str(tmp_path))
+    plan = Log(DIALECT, Disk(), str(tmp_path)).plan_repair()
     segment.write_bytes(whole)
     with QueueStore(tmp_path):
         segment.write_bytes(whole[:-2])
@@ -220,7 +220,7 @@ def test_any_damage_is_repaired_to_a_prefix_or_refused_and_never_loses_an_origin
         for _ in range(4):  # what stood behind one damage is seen when that is mended
             before = dict(kernel.visible().tree())
             try:
-                plan = DIALECT.plan_repair(Disk(kernel), ROOT)
+                plan = Log(DIALECT, Disk(kernel), ROOT).plan_repair()
             except FlintlogError:
                 refused += 1
                 break

@@ -11,7 +11,7 @@ import pytest
 
 from flintlog import QueueStore
 from flintlog.columns.checksum import crc32_mpeg2
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import (
@@ -87,7 +87,7 @@ def refused(kernel: MemoryKernel, code: str, offset: int | None, file: str = SEG
     assert (caught.value.code, caught.value.file, caught.value.offset) == (code, f"{DATA}/{file}", offset)
     assert caught.value.expected is not None and caught.value.found is not None
     assert dict(kernel.visible().tree()) == before
-    seen = DIALECT.verify(Disk(kernel), DATA, no_progress)
+    seen = Log(DIALECT, Disk(kernel), DATA).verify()
     assert seen.verdict == "corrupt"
     assert (seen.findings[0].code, seen.findings[0].offset) == (code, offset)
 
@@ -280,7 +280,7 @@ def test_a_flipped_bit_in_the_header_is_told(layout):
     for place, content in flips(whole, 0, 8):
         kernel = machine(layout, (0, content))
         version = int.from_bytes(content[4:8], "big", signed=True)
-        [verdict] = {DIALECT.verify(Disk(kernel), DATA, no_progress).verdict}
+        [verdict] = {Log(DIALECT, Disk(kernel), DATA).verify().verdict}
         if place < 4:
             assert verdict == "repairable"  # all records are good; `repair` writes the header anew
         elif version > layout.segment_version:
@@ -312,7 +312,7 @@ def test_a_flipped_bit_anywhere_in_metadata_or_snapshot_never_opens_as_something
     content = state.files[inodes["tflux.metadata"]]
     for _, bad in flips(content, 0, len(content)):
         files = {**state.files, inodes["tflux.metadata"]: bad}
-        assert DIALECT.verify(Disk(MemoryKernel(State(files, state.names))), "/", no_progress).verdict in (
+        assert Log(DIALECT, Disk(MemoryKernel(State(files, state.names))), "/").verify().verdict in (
             "corrupt",
             "unsupported",
         )
@@ -415,7 +415,7 @@ def test_a_length_field_never_decides_how_much_memory_is_taken(layout, length):
     kernel = machine(layout, (0, whole))
     tracemalloc.start()
     found = looked_at(kernel)
-    DIALECT.plan_repair(Disk(kernel), DATA)
+    Log(DIALECT, Disk(kernel), DATA).plan_repair()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 << 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.damaged_directories import CASES, numbered
 from tests.golden_cases import cases, materialise, snapshot_of
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import (
@@ -64,7 +64,7 @@ def written(steps, limit, snapshot_at):
         for delta in deltas(steps):
             log._write([(1, b"" if delta is None else encode_delta(delta))])
     if snapshot_at is not None:
-        said(lambda: DIALECT.plan_snapshot(disk, ROOT, (snapshot_at,)).apply())
+        said(lambda: Log(DIALECT, disk, ROOT).plan_snapshot((snapshot_at,)).apply())
     return disk
 
 
@@ -77,12 +77,12 @@ def said(work):
 
 
 def rows(disk, path=ROOT, as_of=None):
-    batches = DIALECT.state(disk, path, as_of)
-    return pa.Table.from_batches(batches, schema=DIALECT.state_schema()).to_pylist()
+    batches = Log(DIALECT, disk, path).state(as_of)
+    return pa.Table.from_batches(batches, schema=DIALECT.state_schema).to_pylist()
 
 
 def frame(disk, path=ROOT, as_of=None):
-    return DIALECT.state_frame(disk, path, as_of, Threads(2)).to_pylist()
+    return Log(DIALECT, disk, path).state_frame(Threads(2), as_of).to_pylist()
 
 
 def content(disk, path=ROOT):
@@ -120,13 +120,13 @@ def test_workers_say_and_write_what_one_process_does(tiny, what):
         if what == "state":
             assert said(lambda: frame(disk, ROOT, position)) == said(lambda: rows(disk, ROOT, position))
         elif what == "verify":
-            alone = DIALECT.verify(disk, ROOT, no_progress).json()
-            assert DIALECT.verify(disk, ROOT, no_progress, Threads(2)).json() == alone
+            alone = Log(DIALECT, disk, ROOT).verify().json()
+            assert Log(DIALECT, disk, ROOT).verify(workers=Threads(2)).json() == alone
         else:
             other = written(steps, limit, snapshot_at)
             plans = [
-                said(lambda: DIALECT.plan_snapshot(disk, ROOT, position)),
-                said(lambda: DIALECT.plan_snapshot(other, ROOT, position, workers=Threads(2))),
+                said(lambda: Log(DIALECT, disk, ROOT).plan_snapshot(position)),
+                said(lambda: Log(DIALECT, other, ROOT).plan_snapshot(position, workers=Threads(2))),
             ]
             if isinstance(plans[0], tuple):
                 assert plans[0] == plans[1]
@@ -142,13 +142,13 @@ def test_workers_say_and_write_what_one_process_does(tiny, what):
 def test_a_golden_directory_is_to_workers_what_it_is_to_one_process(tmp_path, case):
     path = str(materialise(case, tmp_path))
     disk = Disk()
-    alone = said(lambda: DIALECT.verify(disk, path, no_progress).json())
-    assert said(lambda: DIALECT.verify(disk, path, no_progress, Threads(2)).json()) == alone
+    alone = said(lambda: Log(DIALECT, disk, path).verify().json())
+    assert said(lambda: Log(DIALECT, disk, path).verify(workers=Threads(2)).json()) == alone
     assert said(lambda: frame(disk, path)) == said(lambda: rows(disk, path))
     other = materialise(case, tmp_path / "other")
     same = [
-        said(lambda: DIALECT.plan_snapshot(disk, path).apply()),
-        said(lambda: DIALECT.plan_snapshot(disk, str(other), workers=Threads(2)).apply()),
+        said(lambda: Log(DIALECT, disk, path).plan_snapshot().apply()),
+        said(lambda: Log(DIALECT, disk, str(other)).plan_snapshot(workers=Threads(2)).apply()),
     ]
     if isinstance(same[0], tuple):
         assert same[0][0] == same[1][0]
@@ -161,8 +161,8 @@ def test_a_golden_directory_is_to_workers_what_it_is_to_one_process(tmp_path, ca
 def test_what_is_wrong_is_found_by_workers_too(tmp_path, name, make):
     make(tmp_path / "spool")
     path = str(tmp_path / "spool")
-    alone = DIALECT.verify(Disk(), path, no_progress).json()
-    assert DIALECT.verify(Disk(), path, no_progress, Threads(2)).json() == alone
+    alone = Log(DIALECT, Disk(), path).verify().json()
+    assert Log(DIALECT, Disk(), path).verify(workers=Threads(2)).json() == alone
     assert said(lambda: frame(Disk(), path)) == said(lambda: rows(Disk(), path))
 
 
@@ -184,7 +184,7 @@ def test_damage_is_refused_with_its_place():
     disk = filled()
     with disk.open(segment_of(disk, 1), "write") as file:
         file.pwrite(b"\xff", 30)
-    for work in (frame, lambda disk: DIALECT.plan_snapshot(disk, ROOT, workers=Threads(2))):
+    for work in (frame, lambda disk: Log(DIALECT, disk, ROOT).plan_snapshot(workers=Threads(2))):
         with pytest.raises(DamageError) as error:
             work(disk)
         assert (error.value.file, error.value.offset) == (segment_of(disk, 1), 8)
@@ -211,15 +211,15 @@ def test_a_segment_that_goes_while_the_rows_are_made_is_an_error():
     disk = filled()
     workers = Meddling(lambda: disk.unlink(segment_of(disk, 2)))
     with pytest.raises(RefusedError, match="removed or changed while the log was read"):
-        DIALECT.state_frame(disk, ROOT, None, workers)
+        Log(DIALECT, disk, ROOT).state_frame(workers)
 
 
 def test_another_snapshot_while_the_rows_are_made_is_an_error():
     disk = filled()
-    DIALECT.plan_snapshot(disk, ROOT, (9,)).apply()
-    workers = Meddling(lambda: DIALECT.plan_snapshot(disk, ROOT, (12,)).apply())
+    Log(DIALECT, disk, ROOT).plan_snapshot((9,)).apply()
+    workers = Meddling(lambda: Log(DIALECT, disk, ROOT).plan_snapshot((12,)).apply())
     with pytest.raises(RefusedError, match="removed or changed while the log was read"):
-        DIALECT.state_frame(disk, ROOT, None, workers)
+        Log(DIALECT, disk, ROOT).state_frame(workers)
 
 
 def test_workers_that_fail_leave_what_was_there():
@@ -230,7 +230,7 @@ def test_workers_that_fail_leave_what_was_there():
         raise RuntimeError("the cluster is gone")
 
     with pytest.raises(RuntimeError):
-        DIALECT.plan_snapshot(disk, ROOT, workers=Meddling(fail)).apply()
+        Log(DIALECT, disk, ROOT).plan_snapshot(workers=Meddling(fail)).apply()
     assert content(disk) == before
 
 

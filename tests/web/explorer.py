@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flintlog.cli.verb import LogDirectory
-from flintlog.core.dialect import detect
-from flintlog.disk import Disk
+from flintlog.core.log import open_log
 from flintlog.web.connections import Bounds
 from flintlog.web.server import Explorer
 
@@ -76,8 +74,7 @@ class Client:
 
 @contextmanager
 def serving(*paths: Any, debug: bool = False, bounds: Bounds | None = None) -> Iterator[Client]:
-    disk = Disk()
-    logs = [LogDirectory(disk, str(path), detect(disk, str(path))) for path in paths]
+    logs = [open_log(path) for path in paths]
     server = Explorer(logs, "127.0.0.1", 0, debug=debug, bounds=bounds)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

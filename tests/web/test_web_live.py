@@ -6,14 +6,15 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
 
 import pytest
 from tests.backup_logs import LOGS
 from tests.golden_cases import snapshot_of
 from tests.web.explorer import serving
 
-from flintlog.core.dialect import Dialect
+from flintlog.core.dialect import detect
+from flintlog.core.log import Log
+from flintlog.disk import Disk
 from flintlog.web.server import _STREAMS_MAX
 from flintlog.web.verification import Verification
 
@@ -180,17 +181,18 @@ def test_many_ask_at_once_while_a_store_writes_and_nothing_is_changed(tmp_path):
     log.close()
 
 
-class Slow:
-    """A dialect that waits before it verifies."""
+class Slow(Log):
+    """A log that waits before it verifies."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, path):
+        disk = Disk()
+        super().__init__(detect(disk, path), disk, path)
         self.inside, self.go_on = threading.Event(), threading.Event()
 
-    def verify(self, disk, path, progress, workers=None):
+    def verify(self, progress, workers=None):
         self.inside.set()
         assert self.go_on.wait(60)
-        return self.dialect.verify(disk, path, progress, workers)
+        return super().verify(progress, workers)
 
 
 def test_a_verification_that_is_stopped_ends(tmp_path):
@@ -201,8 +203,8 @@ def test_a_verification_that_is_stopped_ends(tmp_path):
     with serving(tmp_path / "log") as client:
         assert client.ask("log", "verify").json["status"] == "idle"
         shown = client.server.shown["log"]
-        slow = Slow(shown.log.dialect)
-        shown.verification = Verification(replace(shown.log, dialect=slow), client.server.faults)
+        slow = Slow(shown.log.path)
+        shown.verification = Verification(slow, client.server.faults)
         assert client.act("log", "verify", "run").json["status"] == "running"
         assert slow.inside.wait(60)
         assert client.act("log", "verify", "run").json["status"] == "running"  # the same one

@@ -10,9 +10,7 @@ import pytest
 from tests.web.explorer import serving
 
 from flintlog import QueueStore
-from flintlog.cli.verb import LogDirectory
-from flintlog.core.dialect import detect
-from flintlog.disk import Disk
+from flintlog.core.log import open_log
 from flintlog.web.connections import Bounds
 from flintlog.web.server import Explorer
 from flintlog.web.views import View
@@ -123,8 +121,7 @@ def test_the_absolute_form_hides_nothing_from_the_check_for_other_sites(client):
 
 
 def test_a_server_for_everybody_takes_addresses_but_no_foreign_names(log):
-    disk = Disk()
-    server = Explorer([LogDirectory(disk, str(log), detect(disk, str(log)))], "0.0.0.0", 0)
+    server = Explorer([open_log(log)], "0.0.0.0", 0)
     assert server.leads_here("192.168.7.7:8000") and server.leads_here(socket.gethostname())
     assert server.leads_here("[2001:db8::7]:8000")
     assert not server.leads_here("evil.example") and not server.only_here

@@ -8,7 +8,8 @@ import msgpack
 import pytest
 
 from flintlog import RaftStore
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import APPLIED_PROPERTIES, RAFT_PROPERTIES, Stamps, StateFile
 from flintlog.disk import Disk
@@ -83,7 +84,7 @@ def test_predecessors_of_a_state_file_may_be_deleted(tmp_path):
         state.close()
         [old] = tmp_path.glob(f"{name}-*")
         old.unlink()
-    assert dialect("zmqraft").verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
+    assert Log(dialect("zmqraft"), Disk(), str(tmp_path)).verify().verdict == "clean"
     with RaftStore(tmp_path) as store:
         assert (store.hard_state.term, store.last_index) == (3, 1)
 

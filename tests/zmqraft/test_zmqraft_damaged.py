@@ -10,7 +10,8 @@ from tests.zmqraft.damaged import MADE, ONE, lay_out
 from tests.zmqraft.recorded import DAMAGED, recorded
 
 from flintlog import RaftStore
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Entry, index_path
@@ -123,7 +124,7 @@ def test_verify_names_what_is_wrong_and_where(case, tmp_path):
     told = TABLE[case]
     peer = lay_out(case, tmp_path)
     before = snapshot_of(peer)
-    inventory = ZMQRAFT.verify(DISK, str(peer), no_progress)
+    inventory = Log(ZMQRAFT, DISK, str(peer)).verify()
     assert inventory.verdict == told.verdict
     places = [(finding.code, finding.file) for finding in inventory.findings]
     if told.code is not None:
@@ -154,12 +155,12 @@ def test_a_directory_opens_when_its_meaning_is_clear_and_stays_as_it_is_when_not
     with RaftStore(peer) as store:
         assert store.last_index == told.opens[1] + 1
         assert not any(finding.severity == "repairable" for finding in store.findings)
-    assert ZMQRAFT.verify(DISK, str(peer), no_progress).verdict == "clean"
+    assert Log(ZMQRAFT, DISK, str(peer)).verify().verdict == "clean"
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_inspect_sees_what_heads_tell(case, tmp_path):
-    inventory = ZMQRAFT.inspect(DISK, str(lay_out(case, tmp_path)))
+    inventory = Log(ZMQRAFT, DISK, str(lay_out(case, tmp_path))).inspect()
     if TABLE[case].code != "entry-term":  # only reading every entry shows it
         assert inventory.verdict == TABLE[case].verdict
 
@@ -169,7 +170,7 @@ def test_repair_keeps_the_originals_and_ends_clean_or_refuses(case, tmp_path):
     told = TABLE[case]
     peer = lay_out(case, tmp_path)
     before = snapshot_of(peer)
-    plan = ZMQRAFT.plan_repair(DISK, str(peer))
+    plan = Log(ZMQRAFT, DISK, str(peer)).plan_repair()
     assert snapshot_of(peer) == before
     if told.repaired is None:
         assert plan.refusal
@@ -177,8 +178,8 @@ def test_repair_keeps_the_originals_and_ends_clean_or_refuses(case, tmp_path):
         return
     assert plan.steps
     plan.apply()
-    assert ZMQRAFT.verify(DISK, str(peer), no_progress).verdict == "clean"
-    assert ZMQRAFT.plan_repair(DISK, str(peer)).empty
+    assert Log(ZMQRAFT, DISK, str(peer)).verify().verdict == "clean"
+    assert Log(ZMQRAFT, DISK, str(peer)).plan_repair().empty
     with RaftStore(peer) as store:
         assert store.last_index == told.repaired
     after = [content for content in snapshot_of(peer).values() if content]
@@ -201,7 +202,7 @@ def test_repair_keeps_the_originals_and_ends_clean_or_refuses(case, tmp_path):
     ],
 )
 def test_repair_says_what_is_lost(case, lost, tmp_path):
-    assert ZMQRAFT.plan_repair(DISK, str(lay_out(case, tmp_path))).lost == lost
+    assert Log(ZMQRAFT, DISK, str(lay_out(case, tmp_path))).plan_repair().lost == lost
 
 
 @pytest.mark.parametrize("case", [case for case in DAMAGED if "log" in recorded(case)["openRW"]])
@@ -214,12 +215,12 @@ def test_where_the_original_reads_entries_so_does_the_dump(case, tmp_path):
     query = EntryQuery()
     found = []
     try:
-        for split in ZMQRAFT.splits(DISK, peer, query):
-            for batch in ZMQRAFT.read_split(DISK, peer, split, query):
+        for split in Log(ZMQRAFT, DISK, peer).splits(query):
+            for batch in Log(ZMQRAFT, DISK, peer).read_split(split, query):
                 found += batch.to_pylist()
     except DamageError:
         assert TABLE[case].verdict == "corrupt"
-    if ZMQRAFT.inspect(DISK, peer).findings and TABLE[case].code == "log-superseded":
+    if Log(ZMQRAFT, DISK, peer).inspect().findings and TABLE[case].code == "log-superseded":
         assert found == []
         return
     shown = {row["position"]: (row["term"], row["payload"]) for row in found}

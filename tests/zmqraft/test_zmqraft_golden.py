@@ -9,7 +9,8 @@ from tests.golden_cases import materialise, snapshot_of
 from tests.zmqraft.recorded import DAMAGED, GOOD, LOGS, STATES, digest, entry, recorded
 
 from flintlog import RaftStore
-from flintlog.core.dialect import EntryQuery, detect, dialect, no_progress
+from flintlog.core.dialect import EntryQuery, detect, dialect
+from flintlog.core.log import Log
 from flintlog.disk import Disk
 
 DISK = Disk()
@@ -69,7 +70,7 @@ def test_the_state_is_the_one_recorded_with_integers(case, peer):
 def test_verify_finds_nothing_and_the_range_of_the_original(case, peer):
     path = peer(case)
     before = snapshot_of(Path(path))
-    inventory = ZMQRAFT.verify(DISK, path, no_progress)
+    inventory = Log(ZMQRAFT, DISK, path).verify()
     assert (inventory.verdict, inventory.findings) == ("clean", ())
     log = recorded(case).get("log")
     if log and log["entries"]:
@@ -83,8 +84,8 @@ def test_the_entries_view_holds_every_committed_entry_of_every_file(case, peer):
     query = EntryQuery()
     found = rows(
         batch
-        for split in ZMQRAFT.splits(DISK, path, query)
-        for batch in ZMQRAFT.read_split(DISK, path, split, query)
+        for split in Log(ZMQRAFT, DISK, path).splits(query)
+        for batch in Log(ZMQRAFT, DISK, path).read_split(split, query)
     )
     files = recorded(case)["files"]
     assert [row["position"] for row in found] == [
@@ -115,10 +116,10 @@ def test_the_state_view_is_the_live_range(case, peer):
         for index, one in told
     ]
     path = peer(case)
-    assert rows(ZMQRAFT.state(DISK, path, None)) == expected_rows
+    assert rows(Log(ZMQRAFT, DISK, path).state()) == expected_rows
     middle = len(told) // 2
     if told:
-        assert rows(ZMQRAFT.state(DISK, path, (told[middle][0],))) == expected_rows[: middle + 1]
+        assert rows(Log(ZMQRAFT, DISK, path).state((told[middle][0],))) == expected_rows[: middle + 1]
 
 
 def test_the_second_directory_of_a_case_reads_too(peer):

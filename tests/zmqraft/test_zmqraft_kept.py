@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from flintlog import RaftStore
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import TokenFile
@@ -21,7 +21,7 @@ def kept(directory):
 
 
 def verdict(directory):
-    return DIALECT.verify(Disk(), str(directory), no_progress).verdict
+    return Log(DIALECT, Disk(), str(directory)).verify().verdict
 
 
 def refused(directory, code, file, offset):

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from flintlog import RaftStore
-from flintlog.core.dialect import EntryQuery, no_progress
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk, LocalKernel
@@ -64,13 +65,13 @@ def writing(path, disk=None):
 
 def entries_of(path):
     query = EntryQuery()
-    for split in DIALECT.splits(Disk(), path, query):
-        for batch in DIALECT.read_split(Disk(), path, split, query):
+    for split in Log(DIALECT, Disk(), path).splits(query):
+        for batch in Log(DIALECT, Disk(), path).read_split(split, query):
             yield from ((row["position"], row["term"], row["payload"]) for row in batch.to_pylist())
 
 
 def state_of(path):
-    for batch in DIALECT.state(Disk(), path, None):
+    for batch in Log(DIALECT, Disk(), path).state():
         yield from ((row["index"], row["term"], row["data"]) for row in batch.to_pylist())
 
 
@@ -96,9 +97,9 @@ def test_verify_inspect_and_repair_find_nothing_wrong(tmp_path):
     with writing(tmp_path):
         for _ in range(ROUNDS):
             path = str(tmp_path)
-            for inventory in (DIALECT.verify(Disk(), path, no_progress), DIALECT.inspect(Disk(), path)):
+            for inventory in (Log(DIALECT, Disk(), path).verify(), Log(DIALECT, Disk(), path).inspect()):
                 assert inventory.verdict == "clean", inventory.findings
-            for _ in DIALECT.explain(Disk(), path):
+            for _ in Log(DIALECT, Disk(), path).explain():
                 pass
 
 

@@ -10,7 +10,8 @@ from tests.golden_cases import snapshot_of
 from tests.zmqraft.damaged import moved, poke, with_snapshot
 
 from flintlog import RaftStore
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import FileLog
 from flintlog.disk import Disk
@@ -30,7 +31,7 @@ PLACES = [
 
 
 def verified(peer):
-    found = ZMQRAFT.verify(DISK, str(peer), no_progress)
+    found = Log(ZMQRAFT, DISK, str(peer)).verify()
     return found.verdict, [(item.code, item.file) for item in found.findings if item.severity != "note"]
 
 
@@ -40,7 +41,7 @@ def refused(peer, name):
     for call in (
         RaftStore,
         lambda path: FileLog(str(path)),
-        lambda path: ZMQRAFT.state(DISK, str(path), None),
+        lambda path: list(Log(ZMQRAFT, DISK, str(path)).state()),
     ):
         with pytest.raises(DamageError) as caught:
             call(peer)
@@ -50,7 +51,7 @@ def refused(peer, name):
 
 
 def repaired(peer, last):
-    plan = ZMQRAFT.plan_repair(DISK, str(peer))
+    plan = Log(ZMQRAFT, DISK, str(peer)).plan_repair()
     plan.apply()
     assert verified(peer) == ("clean", [])
     with RaftStore(peer) as store:
@@ -67,13 +68,13 @@ def test_a_last_file_in_a_wrong_place_is_refused_named_and_put_back(place, tmp_p
     before = snapshot_of(tmp_path)
     verdict, findings = verified(tmp_path)
     assert (verdict, findings[0]) == ("repairable", ("index-misplaced", f"log/{place}"))
-    assert ZMQRAFT.inspect(DISK, str(tmp_path)).verdict == "repairable"
+    assert Log(ZMQRAFT, DISK, str(tmp_path)).inspect().verdict == "repairable"
     refused(tmp_path, place)
     plan = repaired(tmp_path, 14)
     assert (plan.lost, [step.action for step in plan.steps]) == ((), ["move"])
     assert (tmp_path / index_path(12)).read_bytes() == before[f"log/{place}"]
     assert not (tmp_path / "log" / place).exists()
-    ZMQRAFT.plan_undo(DISK, str(tmp_path)).apply()
+    Log(ZMQRAFT, DISK, str(tmp_path)).plan_undo().apply()
     now = snapshot_of(tmp_path)
     assert {name: now.get(name) for name in before} == before
     assert index_path(12) not in now

@@ -7,7 +7,8 @@ from tests.golden_cases import snapshot_of
 from tests.zmqraft.damaged import ONE, SHORT, short_entries
 
 from flintlog import RaftStore
-from flintlog.core.dialect import EntryQuery, dialect, no_progress
+from flintlog.core.dialect import EntryQuery, dialect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.store import FileLog
 from flintlog.disk import Disk
@@ -45,24 +46,24 @@ def test_the_store_reads_and_goes_on_behind_them(peer):
 
 def test_the_verbs_read_them_and_call_them_a_note(peer):
     before = snapshot_of(peer)
-    found = ZMQRAFT.verify(DISK, str(peer), no_progress)
+    found = Log(ZMQRAFT, DISK, str(peer)).verify()
     assert (found.verdict, [(item.code, item.file) for item in found.findings]) == (
         "clean",
         [("entry-short", ONE)],
     )
-    assert ZMQRAFT.plan_repair(DISK, str(peer)).empty
+    assert Log(ZMQRAFT, DISK, str(peer)).plan_repair().empty
     query = EntryQuery()
     rows = [
         row
-        for split in ZMQRAFT.splits(DISK, str(peer), query)
-        for batch in ZMQRAFT.read_split(DISK, str(peer), split, query)
+        for split in Log(ZMQRAFT, DISK, str(peer)).splits(query)
+        for batch in Log(ZMQRAFT, DISK, str(peer)).read_split(split, query)
         for row in batch.to_pylist()
     ]
     assert [(row["position"], row["term"], row["payload"]) for row in rows] == SHOWN
     assert {row["key"] for row in rows} == {None}
-    state = [row for batch in ZMQRAFT.state(DISK, str(peer), None) for row in batch.to_pylist()]
+    state = [row for batch in Log(ZMQRAFT, DISK, str(peer)).state() for row in batch.to_pylist()]
     assert [(row["index"], row["term"], row["data"]) for row in state] == SHOWN
-    fields = list(ZMQRAFT.explain(DISK, str(peer)))
+    fields = list(Log(ZMQRAFT, DISK, str(peer)).explain())
     short = [field.meaning[:14] for field in fields if "too short" in field.meaning]
     assert short == ["index 2 begins", "index 4 begins", "index 5 begins"]
     assert snapshot_of(peer) == before

@@ -8,7 +8,8 @@ from tests.zmqraft.damaged import poke
 
 from flintlog import RaftStore
 from flintlog.core.backup.place import take_backup
-from flintlog.core.dialect import GivenState, dialect, no_progress
+from flintlog.core.dialect import GivenState, dialect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import FileLog
 from flintlog.disk import Disk
@@ -31,7 +32,7 @@ def peer(tmp_path):
 
 
 def verified(peer):
-    found = ZMQRAFT.verify(DISK, str(peer), no_progress)
+    found = Log(ZMQRAFT, DISK, str(peer)).verify()
     return found.verdict, [(item.code, item.file) for item in found.findings]
 
 
@@ -51,21 +52,21 @@ def test_whoever_reads_finds_the_name(peer):
     (peer / f"{NAME}.tmp-7-1").write_bytes(b"SNAP")
     (peer / "notes.txt").write_bytes(b"SNAPSHOTS are elsewhere"[1:])
     assert verified(peer) == ("clean", [("leftover", f"{NAME}.tmp-7-1"), ("foreign", "notes.txt")])
-    inventory = ZMQRAFT.inspect(DISK, str(peer))
+    inventory = Log(ZMQRAFT, DISK, str(peer)).inspect()
     assert [(item.name, item.role) for item in inventory.files if item.role == "snapshot"] == [
         (NAME, "snapshot")
     ]
     assert inventory.facts["snapshot"] == 9
-    rows = [row for batch in ZMQRAFT.state(DISK, str(peer), None) for row in batch.to_pylist()]
+    rows = [row for batch in Log(ZMQRAFT, DISK, str(peer)).state() for row in batch.to_pylist()]
     assert [row["index"] for row in rows] == [10, 11, 12, 13, 14]
-    explained = {field.file for field in ZMQRAFT.explain(DISK, str(peer))}
+    explained = {field.file for field in Log(ZMQRAFT, DISK, str(peer)).explain()}
     assert {NAME, index_path(12), *(path.name for path in peer.glob(f"{NAME}-*"))} <= explained
 
 
 def test_the_verbs_write_under_that_name(peer):
-    ZMQRAFT.plan_compact(DISK, str(peer)).apply()
+    Log(ZMQRAFT, DISK, str(peer)).plan_compact().apply()
     given = GivenState("a file", None, lambda: iter([b"twelve"]))
-    ZMQRAFT.plan_snapshot(DISK, str(peer), (12,), given).apply()
+    Log(ZMQRAFT, DISK, str(peer)).plan_snapshot((12,), given).apply()
     assert not (peer / "snap").exists()
     with RaftStore(peer, snapshot_name=NAME) as store:
         assert (store.snapshot_index, b"".join(store.read_snapshot())) == (12, b"twelve")
@@ -74,7 +75,7 @@ def test_the_verbs_write_under_that_name(peer):
 def test_a_damaged_one_is_known_by_its_predecessor_and_replaced(peer):
     poke(NAME, 0, b"none")(peer)
     assert verified(peer)[1] == [("snapshot-token", NAME)]
-    ZMQRAFT.plan_repair(DISK, str(peer)).apply()
+    Log(ZMQRAFT, DISK, str(peer)).plan_repair().apply()
     assert verified(peer)[0] == "clean"
     with RaftStore(peer, snapshot_name=NAME) as store:
         assert (store.snapshot_index, store.last_index) == (6, 14)

@@ -11,7 +11,8 @@ from tests.zmqraft.damaged import BY_CODE
 from tests.zmqraft.recorded import ALL
 
 from flintlog import RaftStore
-from flintlog.core.dialect import GivenState, no_progress
+from flintlog.core.dialect import GivenState
+from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry, index_path
@@ -32,11 +33,13 @@ def said(work):
 
 
 def rows(disk, path, as_of=None):
-    return pa.Table.from_batches(DIALECT.state(disk, path, as_of), schema=DIALECT.state_schema()).to_pylist()
+    return pa.Table.from_batches(
+        Log(DIALECT, disk, path).state(as_of), schema=DIALECT.state_schema
+    ).to_pylist()
 
 
 def frame(disk, path, as_of=None):
-    return DIALECT.state_frame(disk, path, as_of, Threads(2)).to_pylist()
+    return Log(DIALECT, disk, path).state_frame(Threads(2), as_of).to_pylist()
 
 
 def content(disk, path=ROOT):
@@ -48,8 +51,8 @@ def content(disk, path=ROOT):
 
 
 def assert_seen_alike(disk, path):
-    alone = said(lambda: DIALECT.verify(disk, path, no_progress).json())
-    assert said(lambda: DIALECT.verify(disk, path, no_progress, Threads(2)).json()) == alone
+    alone = said(lambda: Log(DIALECT, disk, path).verify().json())
+    assert said(lambda: Log(DIALECT, disk, path).verify(workers=Threads(2)).json()) == alone
     assert said(lambda: frame(disk, path)) == said(lambda: rows(disk, path))
 
 
@@ -77,7 +80,7 @@ def test_workers_say_and_remove_what_one_process_does(terms, snapshot_at, as_of)
     done = []
     before = content(disk)
     for who in (None, Threads(2)):
-        plan = DIALECT.plan_compact(disk, ROOT, who)
+        plan = Log(DIALECT, disk, ROOT).plan_compact(who)
         done.append((plan.json(), plan.apply(), content(disk)) if who else (plan.json(),))
     assert done[0][0] == done[1][0]
     assert set(before) - set(done[1][2]) == {f"{ROOT}/{step['file']}" for step in done[0][0]["steps"]}
@@ -89,8 +92,8 @@ def test_a_golden_directory_is_to_workers_what_it_is_to_one_process(tmp_path, ca
     assert_seen_alike(Disk(), str(path))
     other = materialise(case, tmp_path / "other", dialect="zmqraft")
     done = [
-        said(lambda: DIALECT.plan_compact(Disk(), str(path)).apply()),
-        said(lambda: DIALECT.plan_compact(Disk(), str(other), Threads(2)).apply()),
+        said(lambda: Log(DIALECT, Disk(), str(path)).plan_compact().apply()),
+        said(lambda: Log(DIALECT, Disk(), str(other)).plan_compact(Threads(2)).apply()),
     ]
     if not isinstance(done[1], tuple):  # workers read more, so that they may refuse what one process does not
         assert done[0] == done[1]
@@ -111,8 +114,8 @@ def test_a_log_whose_rest_is_damaged_is_not_pruned():
         file.pwrite(b"\xff" * 7, at)  # the term of the last entry
     before = content(disk)
     for plan in (
-        lambda: DIALECT.plan_compact(disk, ROOT, Threads(2)),
-        lambda: DIALECT.plan_snapshot(disk, ROOT, (7,), GIVEN, Threads(2)),
+        lambda: Log(DIALECT, disk, ROOT).plan_compact(Threads(2)),
+        lambda: Log(DIALECT, disk, ROOT).plan_snapshot((7,), GIVEN, Threads(2)),
     ):
         with pytest.raises(DamageError, match="the term is not one") as error:
             plan()
@@ -122,7 +125,7 @@ def test_a_log_whose_rest_is_damaged_is_not_pruned():
 
 def test_a_snapshot_after_workers_have_read_the_log():
     disk = written([1] * 12, 0)
-    plan = DIALECT.plan_snapshot(disk, ROOT, (7,), GIVEN, Threads(2))
-    assert plan.json() == DIALECT.plan_snapshot(disk, ROOT, (7,), GIVEN).json()
+    plan = Log(DIALECT, disk, ROOT).plan_snapshot((7,), GIVEN, Threads(2))
+    assert plan.json() == Log(DIALECT, disk, ROOT).plan_snapshot((7,), GIVEN).json()
     plan.apply()
     assert [row["index"] for row in frame(disk, ROOT)] == [8, 9, 10, 11, 12]

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from flintlog import RaftStore
-from flintlog.core.dialect import dialect, no_progress
+from flintlog.core.dialect import dialect
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import APPLIED_PROPERTIES, RAFT_PROPERTIES, FileLog, Stamps, StateFile
 from flintlog.disk import Disk
@@ -68,7 +69,7 @@ def test_a_file_whose_bytes_run_out_is_closed_so_that_readers_find_the_next(left
     size, _, capacity = struct.unpack_from("<III", raw, 4)
     assert (size, capacity) == (16 + 4 * (7 - left), 7 - left)
     assert (tmp_path / index_path(8 - left)).is_file()
-    assert ZMQRAFT.verify(Disk(), str(tmp_path), no_progress).verdict == "clean"
+    assert Log(ZMQRAFT, Disk(), str(tmp_path)).verify().verdict == "clean"
     with RaftStore(tmp_path) as store:
         assert datas(store) == expected
 

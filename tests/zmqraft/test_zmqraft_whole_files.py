@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from flintlog.core.dialect import no_progress
+from flintlog.core.log import Log
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.dialects.zmqraft.store import IndexFile, RaftStore, Stamps
@@ -110,8 +110,8 @@ def damages() -> Iterator[tuple[str, Damage]]:
 def judge(name: str, files: Files, covered: int, *, silent: bool = False) -> None:
     """Whatever became of the files: verify, opening and repair agree, nothing is invented, every loss is named."""
     disk = laid_out(files)
-    verdict = DIALECT.verify(disk, ROOT, no_progress).verdict
-    plan = DIALECT.plan_repair(disk, ROOT)
+    verdict = Log(DIALECT, disk, ROOT).verify().verdict
+    plan = Log(DIALECT, disk, ROOT).plan_repair()
     assert read_back(disk) == files, name
     try:
         with opened(laid_out(files)) as store:
@@ -133,7 +133,7 @@ def judge(name: str, files: Files, covered: int, *, silent: bool = False) -> Non
 
 
 def check_repaired(name: str, disk: Disk, files: Files, covered: int, *, named: bool) -> None:
-    assert DIALECT.verify(disk, ROOT, no_progress).verdict == "clean", name
+    assert Log(DIALECT, disk, ROOT).verify().verdict == "clean", name
     after = read_back(disk).values()
     assert all(content in after for content in files.values() if content.strip(b"\0")), name
     with opened(disk) as store:
@@ -170,7 +170,7 @@ def test_a_cut_of_the_newest_file_that_used_no_slot_is_a_torn_tail():
     start = fresh.index(b"ITMZ") + 8
     for size in range(start):
         disk = laid_out(full | {index_path(12): fresh[:size]})
-        inventory = DIALECT.verify(disk, ROOT, no_progress)
+        inventory = Log(DIALECT, disk, ROOT).verify()
         assert inventory.verdict == "repairable", size
         assert [item.code for item in inventory.findings if item.severity == "repairable"] == ["torn-file"]
         with opened(disk) as store:
@@ -179,7 +179,7 @@ def test_a_cut_of_the_newest_file_that_used_no_slot_is_a_torn_tail():
             store.append([Entry(2, b"goes on")])
         kept = [name for name in read_back(disk) if name.startswith("kept/opened/")]
         assert len(kept) == (1 if size else 0), size
-        assert DIALECT.verify(disk, ROOT, no_progress).verdict == "clean", size
+        assert Log(DIALECT, disk, ROOT).verify().verdict == "clean", size
 
 
 @pytest.mark.parametrize("name", ["raft.pers", "state.pers", "snap"])
@@ -196,22 +196,22 @@ def test_no_fate_of_another_file_passes_in_silence(name):
             if name == "snap" and content is None and not covered:
                 continue  # an empty one, which opening makes again
             disk = laid_out(files)
-            assert DIALECT.verify(disk, ROOT, no_progress).verdict == "corrupt", (name, content)
+            assert Log(DIALECT, disk, ROOT).verify().verdict == "corrupt", (name, content)
             with pytest.raises(FlintlogError):
                 opened(laid_out(files))
-            plan = DIALECT.plan_repair(disk, ROOT)
+            plan = Log(DIALECT, disk, ROOT).plan_repair()
             if plan.refusal is None:
                 assert plan.lost, (name, content)
                 plan.apply()
-                assert DIALECT.verify(disk, ROOT, no_progress).verdict == "clean"
+                assert Log(DIALECT, disk, ROOT).verify().verdict == "clean"
 
 
 def test_a_backup_of_a_directory_with_a_damaged_snapshot_is_refused_in_words():
     files = made(COVERED)
     files["snap"] = b"none" + files["snap"][4:]
     with pytest.raises(DamageError, match="not a snapshot file"):
-        DIALECT.picture(laid_out(files), ROOT)
+        Log(DIALECT, laid_out(files), ROOT).picture()
     files = made(7)
     files[index_path(4)] = b"none" + files[index_path(4)][4:]
     with pytest.raises(DamageError, match="not an index file"):
-        DIALECT.picture(laid_out(files), ROOT, (7,))
+        Log(DIALECT, laid_out(files), ROOT).picture((7,))

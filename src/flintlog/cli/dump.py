@@ -12,10 +12,12 @@ from flintlog.cli.decoders import Decoding, find_decoder
 from flintlog.cli.output import Output
 from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks, told_when_empty
-from flintlog.cli.verb import LogDirectory, Verb, count, position
-from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Progress, Split, no_progress
+from flintlog.cli.verb import Verb, count, named_log, position
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.live import holding, told_when_it_goes
+from flintlog.core.log import Log
 from flintlog.core.position import Position
+from flintlog.disk import Progress, no_progress
 from flintlog.errors import DamageError, UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.decode and arguments.no_payload:
         raise UsageError("--decode needs the payloads", advice="Leave --no-payload out")
     decoding = None if arguments.decode is None else Decoding(find_decoder(arguments.decode))
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     if arguments.first is not None and arguments.last is not None and arguments.first > arguments.last:
         raise UsageError("--from is behind --to", advice="Give the earlier position first")
     query = entry_query(
@@ -94,8 +96,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         payload=not arguments.no_payload,
     )
     files = None if arguments.file is None else _known_files(log, arguments.file)
-    with told_when_it_goes(log.path), holding(log.disk, log.path) as held:
-        _show(replace(log, disk=held), query, files, decoding, arguments, output)
+    with told_when_it_goes(log.root), holding(log.disk, log.root) as held:
+        _show(log.at(held), query, files, decoding, arguments, output)
     if decoding is not None and decoding.failed:
         print(
             f"flintlog: {decoding.failed} payloads are not {arguments.decode}; they are shown as they are",
@@ -105,7 +107,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(
-    log: LogDirectory,
+    log: Log,
     query: EntryQuery,
     files: Sequence[str] | None,
     decoding: Decoding | None,
@@ -128,7 +130,7 @@ def _show(
 
 
 def entry_query(
-    log: LogDirectory,
+    log: Log,
     *,
     first: Position | None,
     last: Position | None,
@@ -139,10 +141,10 @@ def entry_query(
 ) -> EntryQuery:
     """The entries that a person asks for; `streams` has names by the word (queue, topic) that was said for them."""
     for word in operations or ():
-        if word not in log.dialect.operations():
+        if word not in log.operations:
             raise UsageError(
                 f"no entry of {_log_of(log)} is a {word!r}",
-                advice=f"There are {_some(log.dialect.operations())}",
+                advice=f"There are {_some(log.operations)}",
             )
     return EntryQuery(
         first=first,
@@ -154,11 +156,11 @@ def entry_query(
     )
 
 
-def _streams(log: LogDirectory, given: Mapping[str, Sequence[str]]) -> frozenset[str] | None:
+def _streams(log: Log, given: Mapping[str, Sequence[str]]) -> frozenset[str] | None:
     """The names that were asked for; a word for what this dialect does not have is a mistake."""
     for word in given:
-        if word not in (log.dialect.stream, "stream") or log.dialect.stream is None:
-            has = f"Use --{log.dialect.stream}" if log.dialect.stream else f"Leave --{word} out"
+        if word not in (log.stream, "stream") or log.stream is None:
+            has = f"Use --{log.stream}" if log.stream else f"Leave --{word} out"
             raise UsageError(f"{_log_of(log)} has no {word}s", file=log.path, advice=has)
     found = frozenset(name for names in given.values() for name in names)
     for name in found:
@@ -167,17 +169,17 @@ def _streams(log: LogDirectory, given: Mapping[str, Sequence[str]]) -> frozenset
     return found if given else None
 
 
-def _log_of(log: LogDirectory) -> str:
-    return f"{'an' if log.dialect.name == 'mpy6a' else 'a'} {log.dialect.name} log"
+def _log_of(log: Log) -> str:
+    return f"this {log.dialect} log"
 
 
 def _some(words: tuple[str, ...]) -> str:
     return ", ".join(word for word in words if not word.isdecimal())
 
 
-def _known_files(log: LogDirectory, names: Sequence[str]) -> list[str]:
+def _known_files(log: Log, names: Sequence[str]) -> list[str]:
     """The files that were named, each once, in the order of the inventory."""
-    listed = [file.name for file in log.dialect.inspect(log.disk, log.path).files if file.role != "foreign"]
+    listed = [file.name for file in log.inspect().files if file.role != "foreign"]
     for name in names:
         if name not in listed and next(_fields(log, None, [name]), None) is None:
             raise UsageError(
@@ -191,24 +193,24 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_FILES_NAMED_MAX]) + more if names else "none"
 
 
-def _fields(log: LogDirectory, query: EntryQuery | None, files: Sequence[str] | None) -> Iterator[ByteField]:
+def _fields(log: Log, query: EntryQuery | None, files: Sequence[str] | None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, or all that there are; of all files, or of some."""
     if files is None:
-        yield from log.dialect.explain(log.disk, log.path, query)
+        yield from log.explain(query)
     for name in files or ():
-        yield from log.dialect.explain(log.disk, log.path, query, ByteRange(name, 0, sys.maxsize))
+        yield from log.explain(query, ByteRange(name, 0, sys.maxsize))
 
 
-def _splits(log: LogDirectory, query: EntryQuery, files: Sequence[str] | None) -> list[Split]:
-    found = log.dialect.splits(log.disk, log.path, query)
+def _splits(log: Log, query: EntryQuery, files: Sequence[str] | None) -> list[Split]:
+    found = log.splits(query)
     return found if files is None else [split for split in found if split.file in files]
 
 
 def _batches(
-    log: LogDirectory, query: EntryQuery, files: Sequence[str] | None, tick: Progress = no_progress
+    log: Log, query: EntryQuery, files: Sequence[str] | None, tick: Progress = no_progress
 ) -> Iterator[pa.RecordBatch]:
     for split in _told(_splits(log, query, files), tick):
-        yield from log.dialect.read_split(log.disk, log.path, split, query)
+        yield from log.read_split(split, query)
 
 
 def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
@@ -222,23 +224,23 @@ def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
 
 
 def _reversed(
-    log: LogDirectory, query: EntryQuery, files: Sequence[str] | None, tick: Progress
+    log: Log, query: EntryQuery, files: Sequence[str] | None, tick: Progress
 ) -> Iterator[pa.RecordBatch]:
     """From the last entry to the first; what is not asked for is not read."""
     for split in _told(_splits(log, query, files)[::-1], tick):
         yield from reversed_split(log, split, query)
 
 
-def reversed_split(log: LogDirectory, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+def reversed_split(log: Log, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
     """The entries of one piece, the last one first."""
     import numpy as np
 
-    for batch in reversed(list(log.dialect.read_split(log.disk, log.path, split, query))):
+    for batch in reversed(list(log.read_split(split, query))):
         yield batch.take(np.arange(batch.num_rows - 1, -1, -1))
 
 
 def _show_rows(
-    log: LogDirectory,
+    log: Log,
     query: EntryQuery,
     chunks: Iterator[list[Row]],
     decoding: Decoding | None,
@@ -252,11 +254,11 @@ def _show_rows(
     if decoding is not None:
         chunks = decoding.rows(chunks)
         columns.append("decoded")
-    output.rows([*columns, log.dialect.name], chunks)
+    output.rows([*columns, log.dialect], chunks)
 
 
 def _first_entries(
-    log: LogDirectory,
+    log: Log,
     query: EntryQuery,
     files: Sequence[str] | None,
     fields: Iterator[ByteField],
@@ -273,7 +275,7 @@ def _first_entries(
 
 
 def _end_of_entry(
-    log: LogDirectory, query: EntryQuery, files: Sequence[str] | None, number: int
+    log: Log, query: EntryQuery, files: Sequence[str] | None, number: int
 ) -> tuple[str, int] | None:
     """File and offset behind that entry; None when there are fewer, or when damage comes first."""
     seen = 0

@@ -7,12 +7,12 @@ import argparse
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option
-from flintlog.cli.verb import LogDirectory, Verb, no_options
+from flintlog.cli.verb import Verb, named_log, no_options
 
 
 def _inspect(arguments: argparse.Namespace, output: Output) -> int:
-    log = LogDirectory.find(arguments)
-    inventory = log.dialect.inspect(log.disk, log.path)
+    log = named_log(arguments)
+    inventory = log.inspect()
     output.inventory(inventory)
     return inventory.exit_status
 
@@ -23,9 +23,9 @@ def _verify_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(arguments: argparse.Namespace, output: Output) -> int:
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     with workers(arguments) as who, progress("verify", arguments.progress) as tick:
-        inventory = log.dialect.verify(log.disk, log.path, tick, who)
+        inventory = log.verify(tick, who)
     output.verification(inventory)
     return inventory.exit_status
 

@@ -121,7 +121,7 @@ def _json(verb: Verb) -> Iterator[str]:
         yield "| dialect | fields |"
         yield "|---|---|"
         for name in dialect_names():
-            columns = ", ".join(f"`{column}`" for column in dialect(name).state_schema().names)
+            columns = ", ".join(f"`{column}`" for column in dialect(name).state_schema.names)
             yield f"| {name} | {columns} |"
 
 

@@ -10,8 +10,8 @@ from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import UNKNOWN, output_form, progress, progress_option
 from flintlog.cli.rows import row_chunks
-from flintlog.cli.verb import LogDirectory, Verb, position
-from flintlog.core.dialect import Progress
+from flintlog.cli.verb import Verb, named_log, position
+from flintlog.disk import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,14 +29,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    log = LogDirectory.find(arguments)
-    columns = log.dialect.state_schema().names
+    log = named_log(arguments)
+    columns = log.state_schema.names
     with workers(arguments) as who:
         if who is None:
-            batches = log.dialect.state(log.disk, log.path, arguments.as_of)
+            batches: Iterable[pa.RecordBatch] = log.state(arguments.as_of)
         else:
-            frame = log.dialect.state_frame(log.disk, log.path, arguments.as_of, who)
-            batches = iter(frame.toArrow().to_batches())
+            batches = log.state_frame(who, arguments.as_of).toArrow().to_batches()
         with progress("state", output_form(arguments.progress)) as tick:
             output.rows(columns, row_chunks(_told(batches, tick)))
     return 0

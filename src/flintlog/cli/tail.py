@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from flintlog.cli.export import loss_option
 from flintlog.cli.output import Output
 from flintlog.cli.rows import Row, row_chunks
-from flintlog.cli.verb import LogDirectory, Verb, count
+from flintlog.cli.verb import Verb, count, named_log
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.follow import Follower, Limits, OnLoss, Piece, Place, beginning
+from flintlog.core.log import Log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,23 +42,23 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.core.entries import COMMON_FIELDS  # Arrow is slow to load and only needed here
 
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     query = EntryQuery(payload=not arguments.no_payload)
     names = [field.name for field in COMMON_FIELDS if query.payload or field.name != "payload"]
     tail = Tail(log, query, arguments.on_loss)
     chunks = tail.last(arguments.lines)
-    output.rows([*names, log.dialect.name], tail.followed(chunks) if arguments.follow else chunks)
+    output.rows([*names, log.dialect], tail.followed(chunks) if arguments.follow else chunks)
     return 0
 
 
 class Tail:
     """Where a tail stands in a log."""
 
-    def __init__(self, log: LogDirectory, query: EntryQuery, on_loss: OnLoss) -> None:
+    def __init__(self, log: Log, query: EntryQuery, on_loss: OnLoss) -> None:
         self._log = log
         self._query = query
         self._on_loss: OnLoss = on_loss
-        self._follower: Follower = log.dialect.follower()
+        self._follower: Follower = log.follower()
         self._place: Place = beginning()
 
     def last(self, number: int) -> Iterator[list[Row]]:
@@ -81,14 +82,13 @@ class Tail:
         return self._ordered([batch for piece in self._step(_STEP) for batch in self._read(piece)])
 
     def _step(self, limits: Limits) -> list[Piece]:
-        log = self._log
-        end = self._follower.advance(log.disk, log.path, self._place, limits, self._on_loss)
-        pieces = self._follower.pieces(log.disk, log.path, self._place, end, self._query, self._on_loss)
+        end = self._follower.advance(self._place, limits, self._on_loss)
+        pieces = self._follower.pieces(self._place, end, self._query, self._on_loss)
         self._place = end
         return pieces
 
     def _read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        return self._follower.read(self._log.disk, self._log.path, piece)
+        return self._follower.read(piece)
 
     def _newest(self, pieces: list[Piece], number: int) -> list[pa.RecordBatch]:
         """The last rows. Pieces of one log are read from the end; channels of a log stand side by side."""
@@ -114,7 +114,7 @@ class Tail:
         """Rows of several channels by their epochs."""
         import pyarrow as pa
 
-        if self._log.dialect.name != "limestone" or len(batches) < 2:
+        if self._log.dialect != "limestone" or len(batches) < 2:
             return batches
         ordered: list[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by("position").to_batches()
         return ordered

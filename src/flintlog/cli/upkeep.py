@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from flintlog.cli.deed import Deed
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
-from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option
-from flintlog.cli.verb import LogDirectory, Verb, position
+from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option, watched
+from flintlog.cli.verb import Verb, named_log, position
 from flintlog.core.dialect import GivenState
+from flintlog.core.log import Log
 from flintlog.core.plan import Plan
 from flintlog.core.workers import Workers
 from flintlog.disk import Disk
@@ -33,9 +34,9 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: De
         plan.check()
 
 
-def _deed(log: LogDirectory, tick: Meter, who: Workers | None) -> Deed:
+def _deed(log: Log, tick: Meter, who: Workers | None) -> Deed:
     """A deed whose disk tells how much was written, unless workers do it."""
-    return Deed(log.watched(tick).disk) if who is None else Deed(log.disk, by_workers=True)
+    return Deed(watched(log.disk, tick)) if who is None else Deed(log.disk, by_workers=True)
 
 
 def _repair_options(parser: argparse.ArgumentParser) -> None:
@@ -68,24 +69,24 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
         return _undo(arguments, output)
     if arguments.force:
         raise UsageError("--force is for --undo", advice="A repair never needs it")
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     with progress("repair", arguments.progress) as tick:
-        disk = log.watched(tick).disk
-        plan = log.dialect.plan_repair(disk, log.path)
+        log = log.at(watched(log.disk, tick))
+        plan = log.plan_repair()
         if not arguments.apply or plan.empty:
             _carry_out(plan, output, tick, apply=arguments.apply)
             return plan.exit_status
         from flintlog.core.rounds import repair
 
         plan.check()
-        return output.repair(plan, lambda: repair(log.dialect, disk, log.path, plan)).exit_status
+        return output.repair(plan, lambda: repair(log, plan)).exit_status
 
 
 def _undo(arguments: argparse.Namespace, output: Output) -> int:
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     with progress("undo", arguments.progress) as tick:
-        deed = Deed(log.watched(tick).disk)
-        plan = log.dialect.plan_undo(deed.disk, log.path, arguments.undo or None, force=arguments.force)
+        deed = Deed(watched(log.disk, tick))
+        plan = log.at(deed.disk).plan_undo(arguments.undo or None, force=arguments.force)
         _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
@@ -148,20 +149,20 @@ def _standard_input() -> Iterator[bytes]:
 
 
 def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
     with workers(arguments) as who, progress("snapshot", arguments.progress) as tick:
         deed = _deed(log, tick, who)
-        plan = log.dialect.plan_snapshot(deed.disk, log.path, arguments.as_of, given, who)
+        plan = log.at(deed.disk).plan_snapshot(arguments.as_of, given, who)
         _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
 
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     with workers(arguments) as who, progress("compact", arguments.progress) as tick:
         deed = _deed(log, tick, who)
-        plan = log.dialect.plan_compact(deed.disk, log.path, who)
+        plan = log.at(deed.disk).plan_compact(who)
         _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 
@@ -183,14 +184,11 @@ def _migrate(arguments: argparse.Namespace, output: Output) -> int:
             "another edition is written to another place",
             advice="Name both --edition and --to; without them the directory is upgraded in its place",
         )
-    log = LogDirectory.find(arguments)
+    log = named_log(arguments)
     with progress("migrate", arguments.progress) as tick:
-        deed = Deed(log.watched(tick).disk, publishes=arguments.edition is not None)
-        if arguments.edition is None:
-            plan = log.dialect.plan_upgrade(deed.disk, log.path)
-        else:
-            target = Disk.resolve(arguments.to)
-            plan = log.dialect.plan_convert(deed.disk, log.path, arguments.edition, target)
+        deed = Deed(watched(log.disk, tick), publishes=arguments.edition is not None)
+        target = None if arguments.to is None else Disk.resolve(arguments.to)
+        plan = log.at(deed.disk).plan_migrate(arguments.edition, target)
         _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
     return EXIT_OK
 

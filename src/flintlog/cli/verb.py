@@ -6,11 +6,10 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flintlog.cli.output import Output
-from flintlog.cli.progress import Meter, watched
-from flintlog.core.dialect import Dialect, detect
+from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, parse_position
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
@@ -31,23 +30,9 @@ class Verb:
     takes_directory: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirectory:
-    """The directory that was named, and the dialect that its files speak."""
-
-    disk: Disk
-    path: str
-    dialect: Dialect
-
-    @classmethod
-    def find(cls, arguments: argparse.Namespace) -> LogDirectory:
-        disk = Disk()
-        path = disk.resolve(arguments.directory)
-        return cls(disk, path, detect(disk, path))
-
-    def watched(self, tick: Meter) -> LogDirectory:
-        """The same directory; what is written to it is counted and told."""
-        return replace(self, disk=watched(self.disk, tick))
+def named_log(arguments: argparse.Namespace) -> Log:
+    """The log directory that was named."""
+    return open_log(arguments.directory)
 
 
 def disk_place_option(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from flintlog.cli.output import Output
-from flintlog.cli.verb import LogDirectory, Verb
-from flintlog.core.dialect import detect
+from flintlog.cli.verb import Verb
+from flintlog.core.log import open_log
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK
 
@@ -37,7 +37,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
     paths = [disk.resolve(directory) for directory in arguments.directories]
-    logs = [LogDirectory(disk, path, detect(disk, path)) for path in dict.fromkeys(paths)]
+    logs = [open_log(path, disk=disk) for path in dict.fromkeys(paths)]
 
     from flintlog.web.server import Explorer
 

@@ -1,40 +1,31 @@
-"""What a dialect offers to the command line and to Spark, and how a directory finds its dialect.
+"""What a dialect states of itself, and how a directory finds its dialect.
 
-A dialect plugs in by one line in `_MODULES`; nothing else in the package knows it by name. Its module is
-imported when a directory is looked at, so that the command line starts fast.
+A dialect plugs in by its name in `_NAMES` and a folder in `dialects/`; nothing outside that folder names it. Its
+`dialect.py` is imported when a directory is looked at, its other rooms when they are needed, so that the command
+line starts fast.
 """
 
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from flintlog.core.finding import Finding
-from flintlog.core.inventory import Inventory
-from flintlog.core.plan import Plan
-from flintlog.core.position import Position
-from flintlog.core.workers import Workers
-from flintlog.disk import Disk, Progress, no_progress
+from flintlog.core.position import Position, one_number
+from flintlog.disk import Disk, Mode
 from flintlog.errors import NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flintlog.core.backup.picture import Picture
-    from flintlog.core.follow import Follower
-
 OnDamage = Literal["fail", "stop", "report"]
 
 SPLIT_BYTES = 64 << 20
 
-_MODULES = {
-    "taskflux": "flintlog.dialects.taskflux.dialect",
-    "zmqraft": "flintlog.dialects.zmqraft.dialect",
-    "mpy6a": "flintlog.dialects.mpy6a.dialect",
-    "limestone": "flintlog.dialects.limestone.dialect",
-}
+_NAMES = ("taskflux", "zmqraft", "mpy6a", "limestone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,120 +109,94 @@ class ByteRange:
         return (begin < self.end) & (begin + length > self.begin)
 
 
-class Dialect(Protocol):
-    """One on-disk language, from bytes to the person. Reading methods never change a byte and never lock."""
+class Dialect(ABC):
+    """One on-disk language: what it states of itself. Its rooms are modules, found by their names.
+
+    | room | has |
+    |---|---|
+    | `tables` | `ENTRY_SCHEMA`, `STATE_SCHEMA`, `OPERATION_WORDS`: columns, and the words of the column `operation` |
+    | `entries` | `splits`, `read_split`, `explain`, `explain_files`, `state` |
+    | `follow` | `follower` |
+    | `upkeep/verify` | `inspect`, `verify` |
+    | `upkeep/repair`, `snapshot`, `compact` | `plan_repair`, `plan_snapshot`, `plan_compact` |
+    | `upkeep/convert`, `upgrade` | `plan_convert`, `plan_upgrade`, where there is another edition, a newer version |
+    | `upkeep/picture` | `picture`, `is_member` |
+
+    `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed.
+    """
 
     name: str
-    stream: str | None
+    stream: str | None = None
     """What the common column `stream` is here: queue, topic or storage; None where a log has one only."""
+    unit: str = "position"
+    """What a position is called: LSN, index, state id, epoch."""
+    takes_state = False
+    """Does the application give the state of a snapshot? Otherwise it follows from the entries."""
+    has_editions = False
+    """Are there other bytes for the same log? Then `upkeep/convert` writes them."""
+    has_versions = False
+    """Does a directory have a version of its format? Then `upkeep/upgrade` writes the newest."""
+
+    def room(self, name: str) -> Any:
+        """A module of this dialect."""
+        return importlib.import_module(f"flintlog.dialects.{self.name}.{name}")
 
     def home(self, disk: Disk, path: str) -> str:
         """The directory that holds the files: `path`, or the one that it stands for."""
+        return path
 
-    def operations(self) -> tuple[str, ...]:
-        """What the common column `operation` can say here."""
-
+    @abstractmethod
     def recognise(self, disk: Disk, path: str) -> bool:
         """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
 
-    def edition(self, disk: Disk, path: str) -> str | None:
+    def edition(self, disk: Disk, root: str) -> str | None:
         """Which bytes the directory holds; None when nothing in it tells or the dialect has one edition. Cheap."""
+        return None
 
-    def inspect(self, disk: Disk, path: str) -> Inventory:
-        """What is here, and how it is; leaves out what a snapshot covers."""
+    def lock(self, root: str) -> tuple[str, Mode]:
+        """The file that a writer locks, and how it is opened."""
+        return root, "read"
 
-    def verify(self, disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
-        """Every check the dialect knows, over every byte; done by `workers` where they are given, as below."""
+    def check_bound(self, position: Position) -> None:
+        """Raise where this can be no bound of a query here."""
+        one_number(position, self.name, self.unit)
 
+    def parse(self, position: Position) -> Any:
+        """A position as the rooms of this dialect take it; raises where it is none of this dialect."""
+        return one_number(position, self.name, self.unit)
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What the common column `operation` can say here."""
+        words: tuple[str, ...] = self.room("tables").OPERATION_WORDS
+        return words
+
+    @property
     def entry_schema(self) -> pa.Schema:
-        """The columns of `read_split`: those of `core.entries` and the dialect's own struct."""
+        """The columns of entries: those of `core.entries` and the dialect's own struct."""
+        return self.room("tables").ENTRY_SCHEMA
 
-    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
-        """The pieces that hold the entries of `query`, in log order."""
-
-    def read_split(self, disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-        """The entries of one piece, in batches."""
-
-    def follower(self) -> Follower:
-        """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
-
-    def explain(
-        self, disk: Disk, path: str, query: EntryQuery | None = None, where: ByteRange | None = None
-    ) -> Iterator[ByteField]:
-        """The bytes of the entries of `query`, field by field; with `where` of those that touch this range.
-
-        Without a query every byte of every file that the dialect knows, each in one field, in the order of the
-        inventory; damage is a field too. A file that goes away meanwhile is left out.
-        """
-
+    @property
     def state_schema(self) -> pa.Schema:
-        """The columns of `state`."""
-
-    def state(self, disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
-        """The live state in the order of the JSON contract, now or at a position."""
-
-    def state_frame(self, disk: Disk, path: str, as_of: Position | None, workers: Workers) -> Any:
-        """The same as a table of the workers' own kind, which makes it in parts."""
-
-    def plan_repair(self, disk: Disk, path: str) -> Plan:
-        """What would make the directory open again, and what that gives up."""
-
-    def plan_undo(self, disk: Disk, path: str, name: str | None = None, *, force: bool = False) -> Plan:
-        """Take the newest repair back, or the one of that name; `force` also when something was written since."""
-
-    def plan_snapshot(
-        self,
-        disk: Disk,
-        path: str,
-        as_of: Position | None = None,
-        given: GivenState | None = None,
-        workers: Workers | None = None,
-    ) -> Plan:
-        """Write the state, now or at a position, to a snapshot and drop what it makes superfluous.
-
-        `given` is the state of a dialect whose entries mean something to the application only.
-        """
-
-    def plan_compact(self, disk: Disk, path: str, workers: Workers | None = None) -> Plan:
-        """Drop what the newest snapshot, or the one written for it, makes superfluous."""
-
-    def plan_convert(self, disk: Disk, path: str, edition: str, target: str) -> Plan:
-        """Write the directory anew in another edition, in an empty place, and prove the states equal first."""
-
-    def picture(self, disk: Disk, path: str, as_of: Position | None = None) -> Picture:
-        """Which files, and how much of each, make the log now or at a position; raises where no store would open.
-
-        Somebody may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
-        """
+        """The columns of a state."""
+        return self.room("tables").STATE_SCHEMA
 
     def is_member(self, name: str) -> bool:
-        """Can a picture have a file of this name? A list of files comes from outside."""
-
-    def plan_upgrade(self, disk: Disk, path: str) -> Plan:
-        """Bring the directory, in its place, to the version that is written; refuses where there is no later one."""
-
-
-def refuse_upgrade(dialect: str, path: str, *, editions: bool) -> RefusedError:
-    """What a dialect without versions says to `plan_upgrade`."""
-    return RefusedError(
-        f"{dialect} has no versions of its format, so there is nothing to upgrade",
-        file=path,
-        advice="Name --edition and --to to write the directory in another edition"
-        if editions
-        else "Every release of Flintlog reads and writes the same bytes",
-    )
+        """Can a backup have a file of this name? A list of files comes from outside."""
+        found: bool = self.room("upkeep.picture").is_member(name)
+        return found
 
 
 def dialect_names() -> list[str]:
     """The dialects of this release."""
-    return list(_MODULES)
+    return list(_NAMES)
 
 
 def dialect(name: str) -> Dialect:
     """The dialect of that name."""
-    if name not in _MODULES:
-        raise UsageError(f"{name!r} is not a dialect", advice=f"Known: {', '.join(_MODULES)}")
-    found: Dialect = importlib.import_module(_MODULES[name]).DIALECT
+    if name not in _NAMES:
+        raise UsageError(f"{name!r} is not a dialect", advice=f"Known: {', '.join(_NAMES)}")
+    found: Dialect = importlib.import_module(f"flintlog.dialects.{name}.dialect").DIALECT
     return found
 
 
@@ -242,14 +207,14 @@ def detect(disk: Disk, path: str) -> Dialect:
         raise NotALogError("there is no such directory", file=path, advice="Check the spelling of the path")
     if not found.is_directory:
         raise NotALogError("this is a file", file=path, advice="Name the log directory that holds it")
-    for name in _MODULES:
+    for name in _NAMES:
         candidate = dialect(name)
         if candidate.recognise(disk, path):
             return candidate
     raise NotALogError(
         "no dialect recognises this directory",
         file=path,
-        advice=f"Known dialects: {', '.join(_MODULES)}. Name the directory that one store owns",
+        advice=f"Known dialects: {', '.join(_NAMES)}. Name the directory that one store owns",
     )
 
 
@@ -257,29 +222,8 @@ def refuse_others(disk: Disk, path: str, own: str) -> None:
     """A store makes no home where the files of another dialect lie."""
     if not disk.list(path) or dialect(own).recognise(disk, path):
         return
-    for name in _MODULES:
+    for name in _NAMES:
         if dialect(name).recognise(disk, path):
             raise RefusedError(
                 f"this directory holds a {name} log", file=path, advice="Name another one for this store"
             )
-
-
-__all__ = [
-    "SPLIT_BYTES",
-    "ByteField",
-    "ByteRange",
-    "Dialect",
-    "EntryQuery",
-    "Finding",
-    "GivenState",
-    "Inventory",
-    "OnDamage",
-    "Plan",
-    "Progress",
-    "Split",
-    "detect",
-    "dialect",
-    "dialect_names",
-    "no_progress",
-    "refuse_upgrade",
-]

@@ -21,13 +21,16 @@ Who asks for a report of damage gets a row for each place where entries should b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from flintlog.core.dialect import Dialect, EntryQuery, Split
+from flintlog.core.dialect import EntryQuery, Split
 from flintlog.core.finding import Finding, Severity, damage_finding
-from flintlog.disk import Disk
 from flintlog.errors import DamageError, UnsupportedError
+
+if TYPE_CHECKING:
+    from flintlog.core.log import Log
 
 DAMAGE = "damage"
 DAMAGE_FIELD = pa.field(
@@ -58,30 +61,39 @@ def reported(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*(pa.field(field.name, field.type) for field in schema), DAMAGE_FIELD])
 
 
-def plan_entries(dialect: Dialect, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with these columns; those that it lacks are null."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def plan_entries(log: Log, query: EntryQuery) -> list[Split]:
     """The pieces that hold the entries of a query; damage in the way of a plan is one of them if it is to be told."""
     try:
-        return dialect.splits(disk, path, query)
+        return log.splits(query)
     except (DamageError, UnsupportedError) as error:
         if query.on_damage == "fail":
             raise
-        finding = _finding(error, _inside(path, error.file))
+        finding = _finding(error, _inside(log.root, error.file))
         return [Split(finding.file or "", 0, 0, 0, None, damage=finding)]
 
 
-def read_entries(
-    dialect: Dialect, disk: Disk, path: str, split: Split, query: EntryQuery
-) -> Iterator[pa.RecordBatch]:
+def read_entries(log: Log, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
     """The entries of one piece, and what `on_damage` asks for where it is damaged."""
     if split.damage is not None:
-        yield from damage_rows(dialect.entry_schema(), split.damage, query)
+        yield from damage_rows(log.entry_schema, split.damage, query)
         return
     try:
-        yield from dialect.read_split(disk, path, split, query)
+        yield from log.read_split(split, query)
     except (DamageError, UnsupportedError) as error:
         if query.on_damage == "fail":
             raise
-        yield from damage_rows(dialect.entry_schema(), _finding(error, split.file), query)
+        yield from damage_rows(log.entry_schema, _finding(error, split.file), query)
 
 
 def damage_rows(schema: pa.Schema, finding: Finding, query: EntryQuery) -> Iterator[pa.RecordBatch]:

@@ -86,17 +86,15 @@ class Piece:
 
 
 class Follower(Protocol):
-    """How one dialect is followed. Never locks and never changes a byte."""
+    """How one log is followed. Never locks and never changes a byte."""
 
-    def advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
         """The place behind what is new and durable, `start` itself when nothing is."""
 
-    def pieces(
-        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
-    ) -> list[Piece]:
+    def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
         """The work between two places, in log order. Of the query only `payload` counts."""
 
-    def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The rows of one piece."""
 
 
@@ -178,11 +176,11 @@ def looking_again(disk: Disk, look: Callable[[], T]) -> T:
 
 
 def step(
-    follower: Follower, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss = "fail"
+    follower: Follower, start: Place, limits: Limits, on_loss: OnLoss = "fail"
 ) -> tuple[Place, Iterator[pa.RecordBatch]]:
     """What is new in process: the next place, and the rows up to it."""
-    end = follower.advance(disk, path, start, limits, on_loss)
+    end = follower.advance(start, limits, on_loss)
     if end == start:
         return start, iter(())
-    pieces = follower.pieces(disk, path, start, end, EntryQuery(), on_loss)
-    return end, (batch for piece in pieces for batch in follower.read(disk, path, piece))
+    pieces = follower.pieces(start, end, EntryQuery(), on_loss)
+    return end, (batch for piece in pieces for batch in follower.read(piece))

@@ -20,11 +20,11 @@ from __future__ import annotations
 import posixpath
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import Dialect, EntryQuery, Split
+from flintlog.core.dialect import EntryQuery, Split
 from flintlog.core.follow import (
     LOST,
     TRUNCATE,
@@ -39,8 +39,8 @@ from flintlog.core.follow import (
     replaced,
     report_batch,
 )
+from flintlog.core.log import Log
 from flintlog.core.position import Position, position_json, span
-from flintlog.disk import Disk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,23 +74,19 @@ class _Progress:
 
 
 class Numbered:
-    """Follows a log by its numbers. `home` finds the directory of the files; `unit` is the word for a position."""
+    """Follows a log by its numbers."""
 
-    def __init__(self, dialect: Dialect, home: Callable[[Disk, str], str], unit: str) -> None:
-        self._dialect = dialect
-        self._home = home
-        self._unit = unit
-        self._known: dict[
-            str, Place
-        ] = {}  # the place that this process found last: it need not be checked again
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: Place | None = None  # what this process found last: it need not be checked again
 
     # What a dialect may do in its own way
 
-    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
+    def splits(self, query: EntryQuery) -> list[Split]:
         """The files that hold numbered entries, each in one piece: the first one holds the first position."""
-        return self._dialect.splits(disk, path, replace(query, split_bytes=sys.maxsize))
+        return self._log.splits(replace(query, split_bytes=sys.maxsize))
 
-    def first_of(self, disk: Disk, path: str, splits: list[Split]) -> Position | None:
+    def first_of(self, splits: list[Split]) -> Position | None:
         """The first position that the log can still deliver; None when nothing tells."""
         return (splits[0].first,) if splits else None
 
@@ -106,11 +102,11 @@ class Numbered:
         """The first position behind this one."""
         return None if position is None else (*position[:-1], position[-1] + 1)
 
-    def entry_at(self, disk: Disk, path: str, splits: list[Split], position: Position) -> Mark | None:
+    def entry_at(self, splits: list[Split], position: Position) -> Mark | None:
         """The entry at a position, which the first split holds."""
         query = EntryQuery(first=position, last=position, payload=False)
         for split in splits[:1]:
-            for batch in self._dialect.read_split(disk, path, split, query):
+            for batch in self._log.read_split(split, query):
                 terms, numbers = self.ids(batch)
                 return mark_of(self, batch, terms, numbers, len(numbers) - 1)
         return None
@@ -119,33 +115,33 @@ class Numbered:
 
     # Planning
 
-    def advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
-        place = looking_again(disk, lambda: self._advance(disk, path, start, limits, on_loss))
-        self._known[path] = place
+    def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        place = looking_again(self._log.disk, lambda: self._advance(start, limits, on_loss))
+        self._known = place
         return place
 
-    def _advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def _advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
         taken = _Progress(_position(start.get("position")), _marks(start))
-        if self._mark_stands(disk, path, taken.marks) is False:
-            self._go_back(disk, path, taken)
-        splits = self.splits(disk, path, EntryQuery(first=self.after(taken.position), payload=False))
-        first = self.first_of(disk, path, splits)
+        if self._mark_stands(taken.marks) is False:
+            self._go_back(taken)
+        splits = self.splits(EntryQuery(first=self.after(taken.position), payload=False))
+        first = self.first_of(splits)
         expected = self.after(taken.position)
         if expected is not None and first is not None and first > expected:
             if on_loss == "fail":
-                raise lost(path, self._words(expected, first))
+                raise lost(self._log.path, self._words(expected, first))
             taken.lost = (expected, first)
             taken.position = self._before(first)
-        synced = self._take(disk, path, splits, taken, limits)
+        synced = self._take(splits, taken, limits)
         if not taken.entries and taken.void is None and taken.lost is None:
             return start
-        make_durable(disk, self._home(disk, path), synced)
-        return self._place(disk, path, taken)
+        make_durable(self._log.disk, self._log.root, synced)
+        return self._place(taken)
 
     def _before(self, position: Position) -> Position:
         return (*position[:-1], position[-1] - 1)
 
-    def _take(self, disk: Disk, path: str, splits: list[Split], taken: _Progress, limits: Limits) -> set[str]:
+    def _take(self, splits: list[Split], taken: _Progress, limits: Limits) -> set[str]:
         """Walk over entries until a limit is reached. Returns the files that may still be in no device."""
         import numpy as np
 
@@ -155,7 +151,7 @@ class Numbered:
         if until is not None and query.first is not None and query.first > until:
             return growing
         for split in splits:
-            for batch in self._dialect.read_split(disk, path, split, query):
+            for batch in self._log.read_split(split, query):
                 sizes = np.cumsum(batch.column("length").to_numpy())
                 rows = batch.num_rows
                 if limits.entries is not None:
@@ -196,11 +192,8 @@ class Numbered:
         kept[oldest.position] = oldest  # by it a log that was begun anew is known
         return list(reversed(kept.values()))
 
-    def _place(self, disk: Disk, path: str, taken: _Progress) -> Place:
-        home = self._home(disk, path)
-        marks = [
-            mark if mark.checksum is not None else _with_checksum(disk, home, mark) for mark in taken.marks
-        ]
+    def _place(self, taken: _Progress) -> Place:
+        marks = [mark if mark.checksum is not None else self._with_checksum(mark) for mark in taken.marks]
         place: Place = {
             "position": None if taken.position is None else position_json(taken.position),
             "marks": [[position_json(mark.position), mark.term, mark.checksum] for mark in marks],
@@ -213,57 +206,52 @@ class Numbered:
 
     # Truncation
 
-    def _mark_stands(self, disk: Disk, path: str, marks: list[Mark]) -> bool | None:
+    def _mark_stands(self, marks: list[Mark]) -> bool | None:
         """Is the newest mark in the log? None: it is no longer there to be seen, because what holds it was removed."""
         if not marks:
             return None
         mark = marks[-1]
-        splits = self.splits(disk, path, EntryQuery(first=mark.position, payload=False))
-        first = self.first_of(disk, path, splits)
+        splits = self.splits(EntryQuery(first=mark.position, payload=False))
+        first = self.first_of(splits)
         if first is None or mark.position < first:
             return None
-        found = self.entry_at(disk, path, splits, mark.position)
-        return found is not None and self._same(disk, path, found, mark)
+        found = self.entry_at(splits, mark.position)
+        return found is not None and self._same(found, mark)
 
-    def _same(self, disk: Disk, path: str, found: Mark, mark: Mark) -> bool:
-        return (
-            found.term == mark.term
-            and _with_checksum(disk, self._home(disk, path), found).checksum == mark.checksum
-        )
+    def _same(self, found: Mark, mark: Mark) -> bool:
+        return found.term == mark.term and self._with_checksum(found).checksum == mark.checksum
 
-    def _go_back(self, disk: Disk, path: str, taken: _Progress) -> None:
+    def _go_back(self, taken: _Progress) -> None:
         """Find from where on the delivered entries are void, and go on in front of it."""
         missing: Mark | None = None
-        while taken.marks and self._mark_stands(disk, path, taken.marks) is False:
+        while taken.marks and self._mark_stands(taken.marks) is False:
             missing = taken.marks.pop()
         last = taken.marks[-1].position if taken.marks else None
         if missing is not None:
-            last = self._agreed(disk, path, last, missing)
+            last = self._agreed(last, missing)
         if last is None:  # nothing that was delivered can be found: the log begins anew
-            splits = self.splits(disk, path, EntryQuery(payload=False))
-            first = self.first_of(disk, path, splits)
+            splits = self.splits(EntryQuery(payload=False))
+            first = self.first_of(splits)
             taken.void = min(first or missing.position, missing.position) if missing else first
             taken.position = None
             return
         taken.void = self.after(last)
         taken.position = last
         if not taken.marks or taken.marks[-1].position < last:  # now the last of its term that counts
-            end = self.entry_at(
-                disk, path, self.splits(disk, path, EntryQuery(first=last, payload=False)), last
-            )
+            end = self.entry_at(self.splits(EntryQuery(first=last, payload=False)), last)
             taken.marks += [end] if end is not None else []
 
-    def _agreed(self, disk: Disk, path: str, last: Position | None, missing: Mark) -> Position | None:
+    def _agreed(self, last: Position | None, missing: Mark) -> Position | None:
         """How far the log behind `last` has the term that was delivered; by Raft's rule these entries are the same."""
         import numpy as np
 
         if not self.counts or last is None:
             return last
-        splits = self.splits(disk, path, EntryQuery(first=self.after(last), payload=False))
+        splits = self.splits(EntryQuery(first=self.after(last), payload=False))
         query = EntryQuery(first=self.after(last), last=missing.position, payload=False)
         agreed = last
         for split in splits:
-            for batch in self._dialect.read_split(disk, path, split, query):
+            for batch in self._log.read_split(split, query):
                 terms, numbers = self.ids(batch)
                 other = np.flatnonzero(terms != missing.term)
                 if len(other):
@@ -274,14 +262,10 @@ class Numbered:
 
     # Reading
 
-    def pieces(
-        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
-    ) -> list[Piece]:
-        return looking_again(disk, lambda: self._pieces(disk, path, start, end, query, on_loss))
+    def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+        return looking_again(self._log.disk, lambda: self._pieces(start, end, query, on_loss))
 
-    def _pieces(
-        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
-    ) -> list[Piece]:
+    def _pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
         if start == end:
             return []
         position = _position(start.get("position"))
@@ -298,10 +282,10 @@ class Numbered:
             reports.append(self._loss(gone, goes_on))
             first = goes_on
         marks = _marks(end)
-        if self._known.get(path) != end and self._mark_stands(disk, path, marks) is False:
+        if self._known != end and self._mark_stands(marks) is False:
             # Planned earlier and never finished; since then the log was cut. What is left of it is delivered.
             taken = _Progress(last, marks)
-            self._go_back(disk, path, taken)
+            self._go_back(taken)
             assert taken.void is not None
             reports.append(Report(TRUNCATE, taken.void))
             last, marks = taken.position, taken.marks
@@ -309,14 +293,14 @@ class Numbered:
         if last is None or (first is not None and first > last):
             return pieces
         asked = replace(EntryQuery(first=first, last=last), payload=query.payload)
-        splits = self.splits(disk, path, asked)
-        begins = self.first_of(disk, path, splits)
+        splits = self.splits(asked)
+        begins = self.first_of(splits)
         if begins is None or (first is not None and begins > first):
             goes_on = self.after(last) if begins is None else begins
             gone = first or last
             assert goes_on is not None
             if on_loss == "fail":
-                raise lost(path, self._words(gone, goes_on))
+                raise lost(self._log.path, self._words(gone, goes_on))
             pieces.append(Piece(query, report=self._loss(gone, goes_on)))
             asked = replace(asked, first=goes_on)
         return pieces + [self._piece(split, asked, marks) for split in splits]
@@ -334,26 +318,24 @@ class Numbered:
         held = [mark for mark in marks if first <= mark.position[0] <= last]
         return Piece(query, split, marks=_plain(held), count=max(last - first + 1, 0))
 
-    def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         if piece.report is not None:
-            yield report_batch(self._dialect.entry_schema(), self._dialect.name, piece.report)
+            yield report_batch(self._log.entry_schema, self._log.dialect, piece.report)
         if piece.split is None:
             return
-        home = self._home(disk, path)
         open_marks = {position: (term, checksum) for position, term, checksum in piece.marks}
         seen = 0
-        for batch in self._dialect.read_split(disk, path, piece.split, piece.query):
-            self._check(disk, home, batch, open_marks)
+        for batch in self._log.read_split(piece.split, piece.query):
+            self._check(batch, open_marks)
             seen += batch.num_rows
             yield batch
         if open_marks or (piece.count is not None and seen != piece.count):
             raise replaced(
-                posixpath.join(home, piece.split.file), f"entries up to {self._unit} {piece.query.last}"
+                posixpath.join(self._log.root, piece.split.file),
+                f"entries up to {self._log.unit} {piece.query.last}",
             )
 
-    def _check(
-        self, disk: Disk, home: str, batch: pa.RecordBatch, marks: dict[Position, tuple[int, int]]
-    ) -> None:
+    def _check(self, batch: pa.RecordBatch, marks: dict[Position, tuple[int, int]]) -> None:
         """Take out the marks that this batch holds; an entry that is another one is refused."""
         if not marks:
             return
@@ -363,13 +345,22 @@ class Numbered:
                 found = mark_of(self, batch, terms, numbers, row)
                 if found.position != position:
                     continue
-                if found.term == term and _with_checksum(disk, home, found).checksum == checksum:
+                if found.term == term and self._with_checksum(found).checksum == checksum:
                     marks.pop(position, None)
+
+    def _with_checksum(self, mark: Mark) -> Mark:
+        assert mark.place is not None
+        name, offset, length = mark.place
+        checksum = 0
+        with self._log.disk.open(posixpath.join(self._log.root, name)) as file:
+            for at in range(offset, offset + length, _CHUNK_BYTES):
+                checksum = zlib.crc32(file.pread(min(_CHUNK_BYTES, offset + length - at), at), checksum)
+        return replace(mark, checksum=checksum, place=None)
 
     def _words(self, first: Position, behind: Position) -> str:
         if self.counts:
-            return f"the entries of {self._unit} {span(first[0], behind[0] - 1)}"
-        return f"operations from {self._unit} {list(first)} on, in front of {list(behind)},"
+            return f"the entries of {self._log.unit} {span(first[0], behind[0] - 1)}"
+        return f"operations from {self._log.unit} {list(first)} on, in front of {list(behind)},"
 
 
 def _position(value: Any) -> Position | None:
@@ -413,13 +404,3 @@ def _candidates(
     ends = np.flatnonzero(terms[1:] != terms[:-1])[-_TERMS_MAX:].tolist()
     back = [rows - 1, *(rows - 1 - (1 << power) for power in range(rows.bit_length()) if (1 << power) < rows)]
     return [mark_of(log, batch, terms, numbers, row) for row in sorted({*more, *ends, *back})]
-
-
-def _with_checksum(disk: Disk, home: str, mark: Mark) -> Mark:
-    assert mark.place is not None
-    name, offset, length = mark.place
-    checksum = 0
-    with disk.open(posixpath.join(home, name)) as file:
-        for at in range(offset, offset + length, _CHUNK_BYTES):
-            checksum = zlib.crc32(file.pread(min(_CHUNK_BYTES, offset + length - at), at), checksum)
-    return replace(mark, checksum=checksum, place=None)

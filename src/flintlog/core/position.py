@@ -37,6 +37,13 @@ def span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
+def as_position(value: Position | int | str | None) -> Position | None:
+    """A position as a program gives it: a tuple, a number, or text as a person types it."""
+    if value is None or isinstance(value, tuple):
+        return value
+    return (value,) if isinstance(value, int) else parse_position(value)
+
+
 def parse_position(text: str) -> Position:
     """A position as a person types it: `17`, or `3,17` where it has several parts."""
     try:

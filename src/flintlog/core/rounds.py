@@ -10,9 +10,9 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from flintlog.core.dialect import Dialect
 from flintlog.core.inventory import Inventory
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.log import Log
 from flintlog.core.plan import Plan
 from flintlog.core.undo import continue_repair
 from flintlog.disk import Disk, Progress, no_progress
@@ -33,20 +33,20 @@ class Repaired:
     further: Plan | None
 
 
-def repair(log: Dialect, disk: Disk, path: str, plan: Plan, progress: Progress = no_progress) -> Repaired:
+def repair(log: Log, plan: Plan, progress: Progress = no_progress) -> Repaired:
     """Apply a plan and those that follow from it and lose nothing, then verify the directory."""
     rounds: list[tuple[Plan, str]] = []
     before: str | None = None
     while True:
-        done, kept = _one_round(disk, plan, len(rounds))
+        done, kept = _one_round(log.disk, plan, len(rounds))
         if before is not None and kept is not None:
-            continue_repair(disk, kept, posixpath.basename(before))
+            continue_repair(log.disk, kept, posixpath.basename(before))
         before = kept or before
         rounds.append((plan, done))
-        after = log.verify(disk, path, progress)
+        after = log.verify(progress)
         if after.verdict == "clean":
             return Repaired(tuple(rounds), after, None)
-        plan = log.plan_repair(disk, path)
+        plan = log.plan_repair()
         if plan.empty or plan.lost or plan.refusal is not None or len(rounds) == ROUNDS_MAX:
             return Repaired(tuple(rounds), after, plan)
 

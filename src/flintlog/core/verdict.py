@@ -11,43 +11,42 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from flintlog.core.dialect import Dialect
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
 from flintlog.core.live import settled
+from flintlog.core.log import Log
 from flintlog.core.plan import Plan
-from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 _LOOKS_MAX = 5
 _PAUSE_SECONDS = 0.02
 
 
-def judged(log: Dialect, disk: Disk, path: str, found: Inventory) -> Inventory:
+def judged(log: Log, found: Inventory) -> Inventory:
     """What was found in a directory, where corrupt means that something is lost."""
-    if found.verdict != Severity.CORRUPT or not _heals(log.plan_repair(disk, path)):
+    if found.verdict != Severity.CORRUPT or not _heals(log.plan_repair()):
         return found
     return replace(found, findings=_lowered(found.findings))
 
 
-def judged_plan(disk: Disk, path: str, make: Callable[[], Plan]) -> Plan:
+def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
     """The same of a repair: its findings say what `verify` says.
 
     What a writer is about to finish is no damage. So a plan counts when a second look finds the same.
     """
-    plan = settled(disk, path, make)
+    plan = settled(log.disk, log.path, make)
     for _ in range(_LOOKS_MAX):
         before = _places(plan)
         if not before:
             break
-        disk.pause(_PAUSE_SECONDS)
-        plan = settled(disk, path, make)
+        log.disk.pause(_PAUSE_SECONDS)
+        plan = settled(log.disk, log.path, make)
         if _places(plan) == before:
             break
     else:
         raise RefusedError(
             "the directory changes while it is looked at",
-            file=path,
+            file=log.path,
             advice="Nothing was changed; close the store that writes here, then repair",
         )
     plan = replace(plan, act=partial(_act_if_unchanged, plan, make))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flintlog.core.dialect import detect, dialect
 from flintlog.core.finding import Severity
+from flintlog.core.log import open_log
 from flintlog.demo.picture import picture
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
@@ -136,9 +136,8 @@ def _write(disk: Disk, log: Log) -> None:
 
 def _late(disk: Disk, log: Log) -> Iterator[str]:
     """The entries of the part that was told one by one, as they stand in the log."""
-    spoken = dialect(log.dialect)
     column = {"zmqraft": "data", "mpy6a": "data", "limestone": "key", "taskflux": "payload"}[log.dialect]
-    for batch in spoken.state(disk, disk.resolve(log.path), None):
+    for batch in open_log(log.path, speaking=log.dialect).state():
         for value in batch.column(column).to_pylist():
             if value.startswith(b"late "):
                 yield value.decode()
@@ -223,7 +222,7 @@ def _damage(spark: SparkSession, disk: Disk, report: Report) -> None:
         finding for finding in jobs.verify(spark, place).findings if finding.severity is Severity.CORRUPT
     ]
     path = disk.resolve(place)
-    plan = detect(disk, path).plan_repair(disk, path)
+    plan = open_log(path, disk=disk).plan_repair()
     damage = report.damage
     damage.file, damage.offset, damage.message = finding.file or "", finding.offset or 0, finding.message
     damage.lost = plan.lost

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from flintlog.core.dialect import SPLIT_BYTES, Dialect, EntryQuery, OnDamage, detect, dialect
+from flintlog.core.dialect import SPLIT_BYTES, EntryQuery, OnDamage, dialect
 from flintlog.core.position import Position, parse_position
 from flintlog.errors import UsageError
-from flintlog.pipeline.paths import Storage, at_once, expand, local_path, locate
+from flintlog.pipeline.paths import Storage, at_once, expand, local_path, locate, open_at
 
 View = Literal["entries", "state", "files", "findings"]
 
@@ -130,15 +130,15 @@ def _dialects(values: Mapping[str, str], sources: tuple[str, ...], storage: Stor
     if "dialect" in values:
         return (dialect(values["dialect"].lower()).name,) * len(sources)
 
-    def find(source: str) -> Dialect:
-        return detect(*locate(source, storage))
+    def find(source: str) -> str:
+        return open_at(source, storage).dialect
 
-    return tuple(found.name for found in at_once(find, sources, sources))
+    return tuple(at_once(find, sources, sources))
 
 
 def _refuse_other_edition(read: ReadOptions, wanted: str) -> None:
     for source, name in zip(read.sources, read.dialects, strict=True):
-        found = dialect(name).edition(*locate(source, read.storage))
+        found = open_at(source, read.storage, name).edition
         if found != wanted:
             what = (
                 f"is in the {found} edition" if found else f"is a {name} log, and nothing tells its edition"

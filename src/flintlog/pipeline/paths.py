@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
+from flintlog.core.log import Log, open_log
 from flintlog.disk import Disk
 from flintlog.errors import NotALogError, UsageError
 
@@ -40,6 +41,12 @@ def locate(address: str, storage: Storage = ()) -> tuple[Disk, str]:
     plain = address.rstrip("/")
     root, prefix = _split(plain)
     return Disk(RemoteKernel(_file_system(root, storage), prefix)), plain
+
+
+def open_at(address: str, storage: Storage = (), speaking: str | None = None) -> Log:
+    """The log at an address, of the dialect that is named or, without one, of the dialect of its files."""
+    disk, path = locate(address, storage)
+    return open_log(path, disk=disk, speaking=speaking)
 
 
 def local_path(address: str) -> str:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from flintlog.core.dialect import Split, dialect
+from flintlog.core.dialect import Split
+from flintlog.core.log import Log
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.filters import Scope, narrow_entries, narrow_state
 from flintlog.pipeline.options import ReadOptions, read_options
-from flintlog.pipeline.paths import at_once, locate
+from flintlog.pipeline.paths import at_once, open_at
 from flintlog.pipeline.stream_options import stream_options
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ class _Reader(DataSourceReader, ABC):
     def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
         """The rows of one piece."""
 
+    def _log(self, source: str, speaking: str) -> Log:
+        return open_at(source, self.options.storage, speaking)
+
     def _directories(self) -> Iterator[tuple[str, str]]:
         kept = set(self.scope.kept(self.options.sources))
         for source, name in zip(self.options.sources, self.options.dialects, strict=True):
@@ -173,8 +177,7 @@ class EntriesReader(_Reader):
 
         source, name = directory
         with naming(source):
-            disk, path = locate(source, self.options.storage)
-            splits = plan_entries(dialect(name), disk, path, self.scope.query)
+            splits = plan_entries(self._log(source, name), self.scope.query)
         return [Piece(source, name, split) for split in splits if self.scope.holds(split.file)]
 
     def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
@@ -182,8 +185,7 @@ class EntriesReader(_Reader):
 
         if piece.split is None:
             return ()
-        disk, path = locate(piece.source, self.options.storage)
-        return read_entries(dialect(piece.dialect), disk, path, piece.split, self.scope.query)
+        return read_entries(self._log(piece.source, piece.dialect), piece.split, self.scope.query)
 
 
 class DirectoryReader(_Reader):
@@ -197,7 +199,7 @@ class DirectoryReader(_Reader):
     def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
         from flintlog.pipeline.views import directory_batches
 
-        return directory_batches(self.options, piece.dialect, *locate(piece.source, self.options.storage))
+        return directory_batches(self.options, self._log(piece.source, piece.dialect))
 
 
 class PushingReader(DataSourceReader):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from flintlog.core.dialect import EntryQuery, dialect
+from flintlog.core.dialect import EntryQuery
 from flintlog.core.follow import Follower, Limits, Piece, Place, beginning
-from flintlog.disk import Disk
+from flintlog.core.log import open_log
 from flintlog.errors import UsageError
 from flintlog.pipeline.options import ReadOptions, local_path
 from flintlog.pipeline.source import naming, settle, with_source
@@ -129,14 +129,15 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _advance(self, source: str, place: Place, limits: Limits) -> Place:
         with naming(source):
-            return self._follower(source).advance(
-                Disk(), local_path(source), place, limits, self._stream.on_loss
-            )
+            return self._follower(source).advance(place, limits, self._stream.on_loss)
 
     def _follower(self, source: str) -> Follower:
         if source not in self._followers:
-            self._followers[source] = dialect(self._read.dialect).follower()
+            self._followers[source] = self._open(source)
         return self._followers[source]
+
+    def _open(self, source: str) -> Follower:
+        return open_log(local_path(source), speaking=self._read.dialect).follower()
 
     # Rows
 
@@ -147,7 +148,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for source in self._read.sources:
             with naming(source):
                 pieces = self._follower(source).pieces(
-                    Disk(), local_path(source), before[source], after[source], query, self._stream.on_loss
+                    before[source], after[source], query, self._stream.on_loss
                 )
             planned += [PiecePartition(source, piece) for piece in pieces]
         return planned
@@ -158,8 +159,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         settle()
         source = partition.source
         with naming(source):
-            follower = dialect(self._read.dialect).follower()
-            for batch in follower.read(Disk(), local_path(source), partition.piece):
+            for batch in self._open(source).read(partition.piece):
                 yield with_source(batch, source, self._schema)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintlog.core.dialect import dialect, dialect_names, no_progress
+from flintlog.core.dialect import dialect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS, reported
 from flintlog.core.inventory import Inventory
+from flintlog.core.log import Log
 from flintlog.core.position import Position
-from flintlog.disk import Disk
 from flintlog.pipeline.options import ReadOptions
 
 SOURCE = pa.field("source", pa.string(), nullable=False)
@@ -50,7 +50,7 @@ def arrow_schema(read: ReadOptions) -> pa.Schema:
         case "entries":
             own = _entry_schema(read)
         case "state":
-            own = dialect(read.dialect).state_schema()
+            own = dialect(read.dialect).state_schema
         case "files":
             own = FILES
         case "findings":
@@ -60,21 +60,20 @@ def arrow_schema(read: ReadOptions) -> pa.Schema:
 
 def _entry_schema(read: ReadOptions) -> pa.Schema:
     spoken = [name for name in dialect_names() if name in read.dialects]
-    structs = [dialect(name).entry_schema().field(name) for name in spoken]
+    structs = [dialect(name).entry_schema.field(name) for name in spoken]
     schema = pa.schema([*COMMON_FIELDS, *structs])
     return reported(schema) if read.query.on_damage == "report" else schema
 
 
-def directory_batches(read: ReadOptions, name: str, disk: Disk, path: str) -> Iterator[pa.RecordBatch]:
+def directory_batches(read: ReadOptions, log: Log) -> Iterator[pa.RecordBatch]:
     """The rows of a view other than the entries, of one directory."""
-    spoken = dialect(name)
     match read.view:
         case "files":
-            yield _files(spoken.inspect(disk, path))
+            yield _files(log.inspect())
         case "findings":
-            yield _findings(spoken.verify(disk, path, no_progress))
+            yield _findings(log.verify())
         case _:
-            yield from spoken.state(disk, path, read.as_of)
+            yield from log.state(read.as_of)
 
 
 def _files(found: Inventory) -> pa.RecordBatch:

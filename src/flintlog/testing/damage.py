@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from flintlog.core.dialect import Dialect, EntryQuery, detect, no_progress
 from flintlog.core.kept import KEPT_DIRECTORY
+from flintlog.core.log import Log, open_log
 from flintlog.core.plan import Plan
 from flintlog.core.rounds import repair
 from flintlog.disk import Disk
@@ -136,16 +136,16 @@ class Spoiled:
     def contradictions(self, report: DamageReport) -> Iterator[str]:
         disk = Disk(self._machine())
         try:
-            log = detect(disk, PATH)
+            log = open_log(PATH, disk=disk)
         except NotALogError:
             report.verdicts["not recognised"] = report.verdicts.get("not recognised", 0) + 1
             return
-        verdict = self._verdict(log, disk)
+        verdict = self._verdict(log)
         report.verdicts[verdict] = report.verdicts.get(verdict, 0) + 1
         yield from self._fault(verdict)
-        state = _outcome(lambda: list(log.state(disk, PATH, None)))
-        dumped = _outcome(lambda: _dump(log, disk))
-        plan = _outcome(lambda: log.plan_repair(disk, PATH))
+        state = _outcome(lambda: list(log.state()))
+        dumped = _outcome(lambda: list(log.entries()))
+        plan = _outcome(log.plan_repair)
         for each in (state, dumped, plan):
             yield from self._fault(each)
         opened = yield from self._opened()
@@ -171,8 +171,8 @@ class Spoiled:
         elif verdict == "repairable" and not opened:
             yield "verify says repairable, it does not open, and repair does nothing"
 
-    def _verdict(self, log: Dialect, disk: Disk) -> str:
-        found = _outcome(lambda: log.verify(disk, PATH, no_progress))
+    def _verdict(self, log: Log) -> str:
+        found = _outcome(log.verify)
         if isinstance(found, str):
             return found if found.startswith(_FAULT) else "corrupt"
         return str(found.verdict)
@@ -193,14 +193,14 @@ class Spoiled:
         yield from self._invented(found, "opening")
         return True
 
-    def _repaired(self, log: Dialect, report: DamageReport) -> Iterator[str]:
+    def _repaired(self, damaged: Log, report: DamageReport) -> Iterator[str]:
         kernel = self._machine()
-        disk = Disk(kernel)
+        log = damaged.at(Disk(kernel))
         before = _content(kernel)
-        plan: Plan | None = log.plan_repair(disk, PATH)
+        plan: Plan | None = log.plan_repair()
         repairs = 0
         while plan is not None and plan.steps and repairs < _REPAIRS_MAX:
-            done = _outcome(partial(repair, log, disk, PATH, plan))
+            done = _outcome(partial(repair, log, plan))
             yield from self._fault(done)
             if isinstance(done, str):
                 if not repairs and _content(kernel) != before:
@@ -212,7 +212,7 @@ class Spoiled:
             return
         report.repaired += 1
         after = MemoryKernel(kernel.visible())
-        verdict = self._verdict(log, Disk(after))
+        verdict = self._verdict(log.at(Disk(after)))
         found = _outcome(lambda: self._items(Disk(after)))
         if isinstance(found, str):
             if plan is None or plan.refusal is None:
@@ -220,7 +220,7 @@ class Spoiled:
         else:
             yield from self._invented(found, "repair")
         for _ in range(repairs):
-            undone = _outcome(lambda: log.plan_undo(disk, PATH).apply())
+            undone = _outcome(lambda: log.plan_undo().apply())
             if isinstance(undone, str) and undone.startswith((_FAULT, _REFUSED)):
                 yield f"undo: {undone}"
         if _content(kernel) != before:
@@ -258,13 +258,6 @@ def _told(outcome: object) -> str:
     if isinstance(outcome, Plan):
         return f"{len(outcome.steps)} steps, lost {list(outcome.lost)}, refusal {outcome.refusal}"
     return outcome if isinstance(outcome, str) else "read"
-
-
-def _dump(log: Dialect, disk: Disk) -> None:
-    query = EntryQuery()
-    for split in log.splits(disk, PATH, query):
-        for _ in log.read_split(disk, PATH, split, query):
-            pass
 
 
 def _files(state: State, inode: int, path: str) -> Iterator[tuple[str, int]]:

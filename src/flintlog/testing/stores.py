@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog, SessionStore, Topic
-from flintlog.core.dialect import Dialect, EntryQuery, detect, no_progress
 from flintlog.core.finding import Severity
 from flintlog.core.live import holding, told_when_it_goes
+from flintlog.core.log import Log, open_log
 from flintlog.dialects.taskflux import layout as taskflux
 from flintlog.dialects.taskflux.layout import AddRecord
 from flintlog.dialects.zmqraft.layout import Entry
@@ -457,12 +457,12 @@ def look(path: str) -> str | None:
     """
     disk = Disk()
     try:
-        log = detect(disk, path)
+        log = open_log(path, disk=disk)
     except NotALogError:
         return None  # it is being made
     for view in (_verified, _state, _dumped):
         try:
-            wrong = view(log, disk, path)
+            wrong = view(log)
         except (DamageError, DiskError) as error:
             return f"{view.__name__[1:]}: {error}"
         except RefusedError as error:
@@ -472,20 +472,18 @@ def look(path: str) -> str | None:
     return None
 
 
-def _verified(log: Dialect, disk: Disk, path: str) -> str | None:
-    found = log.verify(disk, path, no_progress)
+def _verified(log: Log) -> str | None:
+    found = log.verify()
     worst = [finding for finding in found.findings if finding.severity is Severity.CORRUPT]
     return f"verified: {worst}" if worst else None
 
 
-def _state(log: Dialect, disk: Disk, path: str) -> None:
-    for _ in log.state(disk, path, None):
+def _state(log: Log) -> None:
+    for _ in log.state():
         pass
 
 
-def _dumped(log: Dialect, disk: Disk, path: str) -> None:
-    query = EntryQuery()
-    with told_when_it_goes(path), holding(disk, path) as held:
-        for split in log.splits(held, path, query):
-            for _ in log.read_split(held, path, split, query):
-                pass
+def _dumped(log: Log) -> None:
+    with told_when_it_goes(log.root), holding(log.disk, log.root) as held:
+        for _ in log.at(held).entries():
+            pass

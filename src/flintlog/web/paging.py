@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from flintlog.cli.decoders import Decoding
 from flintlog.cli.dump import REVERSE_SPLIT_BYTES, reversed_split
 from flintlog.cli.rows import Row
-from flintlog.cli.verb import LogDirectory
 from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.log import Log
 from flintlog.core.position import Position
 from flintlog.errors import FlintlogError, RefusedError, UsageError
 from flintlog.web.rows import rows_of, shown
@@ -65,7 +65,7 @@ class Page:
 
 
 def entry_page(
-    log: LogDirectory,
+    log: Log,
     query: EntryQuery,
     columns: list[str],
     *,
@@ -80,7 +80,7 @@ def entry_page(
     if reverse:
         query = replace(query, split_bytes=REVERSE_SPLIT_BYTES)
     try:
-        splits = _behind(log.dialect.splits(log.disk, log.path, query), after, reverse=reverse)
+        splits = _behind(log.splits(query), after, reverse=reverse)
         for split in splits:
             if page.searched_bytes >= SEARCH_BYTES_MAX:
                 return page
@@ -115,15 +115,13 @@ def _behind(splits: list[Split], after: Cursor | None, *, reverse: bool) -> list
     return splits[places[-1] + 1 :]
 
 
-def _rows(
-    log: LogDirectory, split: Split, query: EntryQuery, after: Cursor | None, *, reverse: bool
-) -> Iterator[Row]:
+def _rows(log: Log, split: Split, query: EntryQuery, after: Cursor | None, *, reverse: bool) -> Iterator[Row]:
     import pyarrow.compute as pc
 
     if reverse:
         batches = reversed_split(log, split, query)
     else:
-        batches = log.dialect.read_split(log.disk, log.path, split, query)
+        batches = log.read_split(split, query)
     for batch in batches:
         if after is not None and split.file == after.file:
             compare = pc.less if reverse else pc.greater
@@ -162,7 +160,7 @@ class StatePages:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, Position | None], _Kept] = OrderedDict()
 
-    def page(self, log: LogDirectory, as_of: Position | None, start: int, limit: int) -> Page:
+    def page(self, log: Log, as_of: Position | None, start: int, limit: int) -> Page:
         """The first page is always read anew; what was read ahead serves those behind it."""
         key = (log.path, as_of)
         with self._lock:
@@ -177,11 +175,11 @@ class StatePages:
         return _cut_page(kept, start, limit)
 
 
-def _read_ahead(log: LogDirectory, as_of: Position | None, start: int) -> _Kept:
-    columns = log.dialect.state_schema().names
+def _read_ahead(log: Log, as_of: Position | None, start: int) -> _Kept:
+    columns = log.state_schema.names
     room = _Room(_STATE_ROWS_KEPT, _STATE_LETTERS_KEPT)
     rows: list[dict[str, Any]] = []
-    for row in _from(log.dialect.state(log.disk, log.path, as_of), start):
+    for row in _from(log.state(as_of), start):
         if not room.left:
             return _Kept(start, rows, ended=False)
         rows.append(room.take(shown(row, columns)))

@@ -28,7 +28,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from flintlog.cli.output import plain
 from flintlog.cli.tail import PAUSE_SECONDS
-from flintlog.cli.verb import LogDirectory
+from flintlog.core.log import Log
 from flintlog.errors import FlintlogError, RefusedError, UsageError
 from flintlog.web.connections import Bounds, Connections, Phase, TimedFile
 from flintlog.web.faults import BusyError, Faults, UnknownError, error_json, status_of
@@ -87,7 +87,7 @@ class Explorer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        logs: Sequence[LogDirectory],
+        logs: Sequence[Log],
         host: str,
         port: int,
         *,
@@ -358,7 +358,7 @@ def _http_status(error: FlintlogError) -> int:
             return status_of(error)
 
 
-def _named(logs: Sequence[LogDirectory], faults: Faults) -> dict[str, Shown]:
+def _named(logs: Sequence[Log], faults: Faults) -> dict[str, Shown]:
     """The directories by their last names; a number stands behind those that others have too."""
     found: dict[str, Shown] = {}
     for log in logs:

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from flintlog.cli.progress import UNKNOWN
-from flintlog.cli.verb import LogDirectory
 from flintlog.core.inventory import Inventory
+from flintlog.core.log import Log
 from flintlog.errors import FlintlogError
 from flintlog.web.faults import Faults, error_json
 
@@ -20,7 +20,7 @@ class _StoppedError(Exception):
 class Verification:
     """The verification of one directory: idle, running, done, failed or stopped."""
 
-    def __init__(self, log: LogDirectory, faults: Faults) -> None:
+    def __init__(self, log: Log, faults: Faults) -> None:
         self._log = log
         self._faults = faults
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class Verification:
 
     def _run(self) -> None:
         try:
-            found = self._log.dialect.verify(self._log.disk, self._log.path, self._tick)
+            found = self._log.verify(self._tick)
             self._end("done", inventory=found)
         except _StoppedError:
             self._end("stopped")

@@ -17,10 +17,10 @@ from flintlog.cli.output import TextOutput
 from flintlog.cli.rows import Row
 from flintlog.cli.tail import Tail
 from flintlog.cli.terminal import Screen
-from flintlog.cli.verb import LogDirectory
 from flintlog.core.backup.picture import ChangedError
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery
 from flintlog.core.inventory import Inventory
+from flintlog.core.log import Log
 from flintlog.core.position import position_json
 from flintlog.errors import DiskError, FlintlogError, UsageError
 from flintlog.web.faults import UnknownError, error_json
@@ -45,13 +45,13 @@ class Shown:
     """One directory that is shown, under the name by which the page calls it."""
 
     name: str
-    log: LogDirectory
+    log: Log
     verification: Verification
     _home: str = ""
     _names: frozenset[str] = frozenset()
 
     def inspect(self) -> Inventory:
-        found = self.log.dialect.inspect(self.log.disk, self.log.path)
+        found = self.log.inspect()
         self._home, self._names = found.path, frozenset(file.name for file in found.files)
         return found
 
@@ -110,7 +110,7 @@ class Views:
         }
 
     def _state(self, what: Shown, given: Parameters) -> Answer:
-        schema = what.log.dialect.state_schema()
+        schema = what.log.state_schema
         page = self._states.page(
             what.log,
             given.position("as_of"),
@@ -128,7 +128,7 @@ def _map(what: Shown, given: Parameters) -> Answer:
     """How many bytes of each file make the log now; what else there is, nobody needs."""
     for _ in range(_LOOKS):
         try:
-            found = what.log.dialect.picture(what.log.disk, what.log.path)
+            found = what.log.picture()
             break
         except ChangedError as error:
             last = error
@@ -161,7 +161,7 @@ def _entries(what: Shown, given: Parameters) -> Answer:
     )
     columns = [one.name for one in COMMON_FIELDS if payload or one.name != "payload"]
     columns += ["decoded"] if decoding is not None else []
-    columns.append(what.log.dialect.name)
+    columns.append(what.log.dialect)
     page = entry_page(
         what.log,
         query,
@@ -174,7 +174,7 @@ def _entries(what: Shown, given: Parameters) -> Answer:
     if page.error is not None and isinstance(page.error, UsageError):
         raise page.error
     return {
-        "columns": columns_json(what.log.dialect.entry_schema(), columns),
+        "columns": columns_json(what.log.entry_schema, columns),
         **_page(page),
         "undecoded": 0 if decoding is None else decoding.failed,
     }
@@ -212,9 +212,9 @@ def _bytes(what: Shown, given: Parameters) -> Answer:
     }
 
 
-def _explained(log: LogDirectory, where: ByteRange) -> Iterator[ByteField]:
+def _explained(log: Log, where: ByteRange) -> Iterator[ByteField]:
     """The fields in a range, as many as a page can show."""
-    return islice(log.dialect.explain(log.disk, log.path, where=where), _FIELDS_MAX)
+    return islice(log.explain(where=where), _FIELDS_MAX)
 
 
 def _field(one: ByteField) -> Answer:
@@ -238,7 +238,7 @@ def _verify(what: Shown, given: Parameters) -> Answer:
 
 def _repair(what: Shown, given: Parameters) -> Answer:
     """The plan of `repair`, and the command that would carry it out; this server never does."""
-    plan = what.log.dialect.plan_repair(what.log.disk, what.log.path)
+    plan = what.log.plan_repair()
     text = io.StringIO()
     TextOutput(text, Screen()).plan(plan, apply=False)
     useful = plan.refusal is None and not plan.empty
@@ -263,9 +263,9 @@ def follow(what: Shown, given: Parameters, waited: Callable[[], bool]) -> Iterat
 
     payload, lines = given.flag("payload", default=True), given.number("lines", _LINES, _ROWS_AT_ONCE)
     names = [one.name for one in COMMON_FIELDS if payload or one.name != "payload"]
-    names.append(what.log.dialect.name)
+    names.append(what.log.dialect)
     tail = Tail(what.log, EntryQuery(payload=payload), "report")
-    yield {"columns": columns_json(what.log.dialect.entry_schema(), names)}
+    yield {"columns": columns_json(what.log.entry_schema, names)}
     last = [row for chunk in tail.last(lines) for row in chunk]
     yield {"rows": [shown(row, names) for row in last], "skipped": 0}
     while waited():
@@ -287,9 +287,9 @@ def directories(all_shown: dict[str, Shown]) -> Answer:
             {
                 "name": one.name,
                 "path": one.log.path,
-                "dialect": one.log.dialect.name,
-                "stream": one.log.dialect.stream,
-                "operations": [word for word in one.log.dialect.operations() if not word.isdecimal()],
+                "dialect": one.log.dialect,
+                "stream": one.log.stream,
+                "operations": [word for word in one.log.operations if not word.isdecimal()],
             }
             for one in all_shown.values()
         ]

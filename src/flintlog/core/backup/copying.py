@@ -11,8 +11,7 @@ from functools import partial
 
 from flintlog.core.backup.listing import Backup, Copied
 from flintlog.core.backup.picture import ChangedError, Part, Picture
-from flintlog.core.dialect import Progress, no_progress
-from flintlog.disk import Buffer, Disk, File, write_all
+from flintlog.disk import Buffer, Disk, File, Progress, no_progress, write_all
 
 Identity = tuple[int, int]
 _HANDLES_MAX = 200  # systems exist that allow 256 to a process

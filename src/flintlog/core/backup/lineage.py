@@ -14,10 +14,11 @@ from itertools import islice
 
 from flintlog.core.backup.listing import Backup
 from flintlog.core.backup.picture import Picture
-from flintlog.core.dialect import Dialect, EntryQuery
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.log import Log
 from flintlog.core.numbered import Numbered
 from flintlog.core.position import Position
-from flintlog.disk import Disk, assembled
+from flintlog.disk import assembled
 from flintlog.errors import DiskError, FlintlogError, RefusedError
 
 _SAMPLE = 64  # entries from the beginning of what both hold; of its end all at the last position
@@ -25,9 +26,7 @@ _CONTENT = ("term", "operation", "stream", "key", "payload")  # where an entry s
 
 
 def refuse_stranger(
-    disk: Disk,
-    log: Dialect,
-    path: str,
+    log: Log,
     picture: Picture,
     earlier: Sequence[tuple[str, Backup]],
     *,
@@ -40,25 +39,23 @@ def refuse_stranger(
     if picture.identity is not None and newest.identity is not None:
         stranger, ours = picture.identity != newest.identity, True
     else:
-        equal, compared = _compared(disk, log, path, picture, earlier)
+        equal, compared = _compared(log, picture, earlier)
         # Where a position is more than a number, an entry may be told in other words later.
         numbered = isinstance(log.follower(), Numbered) and len(picture.last or ()) == 1
         stranger = numbered and compared > 0 and equal == 0
-        ours = full or newest.source == path or 0 < equal == compared
+        ours = full or newest.source == log.path or 0 < equal == compared
     if ours and not stranger:
         return
     why = "is another log" if stranger else "may be another log: too little is in both"
     way = "" if stranger else ", or give --full if it is the same log"
     raise RefusedError(
-        f"these are backups of {newest.source}, and {path} {why}",
+        f"these are backups of {newest.source}, and {log.path} {why}",
         file=posixpath.dirname(at),
         advice=f"Choose another place for its backups{way}",
     )
 
 
-def _compared(
-    disk: Disk, log: Dialect, path: str, picture: Picture, earlier: Sequence[tuple[str, Backup]]
-) -> tuple[int, int]:
+def _compared(log: Log, picture: Picture, earlier: Sequence[tuple[str, Backup]]) -> tuple[int, int]:
     """How many entries are equal of those that were compared at positions that log and newest backup hold."""
     at, newest = earlier[-1]
     bounds = (picture.first, newest.first, picture.last, newest.last)
@@ -68,8 +65,8 @@ def _compared(
     holders = {item.content: place for place, each in earlier for item in each.files if item.held_by is None}
     view = {item.name: f"{holders.get(item.content, at)}/{item.name}" for item in newest.files}
     try:
-        theirs = _entries(assembled(disk, at, view), log, at, low, high)
-        ours = _entries(disk, log, path, low, high)
+        theirs = _entries(log.at(assembled(log.disk, at, view), at), low, high)
+        ours = _entries(log, low, high)
     except FlintlogError as error:  # the backup is damaged, or files came and went: nothing is known
         if isinstance(error, DiskError) and error.errno != errno.ENOENT:
             raise
@@ -78,19 +75,16 @@ def _compared(
     return sum(bool(ours[place] & theirs[place]) for place in common), len(common)
 
 
-def _entries(
-    disk: Disk, log: Dialect, path: str, low: Position | None, high: Position | None
-) -> dict[object, set[object]]:
+def _entries(log: Log, low: Position | None, high: Position | None) -> dict[object, set[object]]:
     """Some entries of a range by their position, without where they stand. Those that carry nothing tell nothing."""
     found: dict[object, set[object]] = {}
     for query in (EntryQuery(low, high), EntryQuery(high, high)):
-        for row in islice(_rows(disk, log, path, query), _SAMPLE):
+        for row in islice(_rows(log, query), _SAMPLE):
             if any(row[name] is not None for name in ("stream", "key", "payload")):
                 found.setdefault(row["position"], set()).add(tuple(row[name] for name in _CONTENT))
     return found
 
 
-def _rows(disk: Disk, log: Dialect, path: str, query: EntryQuery) -> Iterator[dict[str, object]]:
-    for split in log.splits(disk, path, query):
-        for batch in log.read_split(disk, path, split, query):
-            yield from batch.to_pylist()
+def _rows(log: Log, query: EntryQuery) -> Iterator[dict[str, object]]:
+    for batch in log.rows(query):
+        yield from batch.to_pylist()

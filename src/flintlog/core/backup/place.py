@@ -14,9 +14,9 @@ from flintlog.core.backup.lineage import refuse_stranger
 from flintlog.core.backup.listing import Backup, Copied, read_list, refuse_backup, timestamp, write_list
 from flintlog.core.backup.picture import ChangedError, Picture
 from flintlog.core.backup.restoring import prove
-from flintlog.core.dialect import Dialect, Progress, detect, no_progress
+from flintlog.core.log import Log, open_log
 from flintlog.core.new_place import missing, new_place, remove_empty
-from flintlog.disk import Disk, assembled, take_lock
+from flintlog.disk import Disk, Progress, assembled, no_progress, take_lock
 from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
 _ATTEMPTS = 60
@@ -71,16 +71,16 @@ def take_backup(
     The directory may be open in another process, which is neither stopped nor noticed: no lock is taken in it and no
     byte is changed. What changes while it is copied is copied again.
     """
-    log = detect(disk, path)
+    log = open_log(path, disk=disk)
     refuse_backup(disk, path)
-    for inside in (path, log.home(disk, path)):
+    for inside in (path, log.root):
         if posixpath.join(place, "").startswith(posixpath.join(inside, "")):
             raise UsageError("the backup would be inside the log directory", file=place)
     with _place(disk, place, dry_run=dry_run):
         there = backups_in(disk, place)
-        earlier = _earlier(log, path, place, there, full=full)
+        earlier = _earlier(log, place, there, full=full)
         name = f"{max((int(name) for name, _ in there), default=0) + 1:04d}"
-        return _until_it_fits(disk, log, path, posixpath.join(place, name), earlier, full, dry_run, progress)
+        return _until_it_fits(log, posixpath.join(place, name), earlier, full, dry_run, progress)
 
 
 @contextmanager
@@ -103,16 +103,16 @@ def _place(disk: Disk, place: str, *, dry_run: bool) -> Iterator[None]:
 
 
 def _earlier(
-    log: Dialect, path: str, place: str, there: list[tuple[str, Backup | FlintlogError]], *, full: bool
+    log: Log, place: str, there: list[tuple[str, Backup | FlintlogError]], *, full: bool
 ) -> list[tuple[str, Backup]]:
     """The backups of a place to build on; all must be of this dialect."""
     good: list[tuple[str, Backup]] = []
     for name, backup in there:
         at = posixpath.join(place, name)
         if isinstance(backup, Backup):
-            if backup.dialect != log.name:
+            if backup.dialect != log.dialect:
                 raise RefusedError(
-                    f"this is a backup of a {backup.dialect} log, and {path} is {log.name}",
+                    f"this is a backup of a {backup.dialect} log, and {log.path} is {log.dialect}",
                     file=at,
                     advice="Choose another place for this log",
                 )
@@ -124,9 +124,7 @@ def _earlier(
 
 
 def _until_it_fits(
-    disk: Disk,
-    log: Dialect,
-    path: str,
+    log: Log,
     target: str,
     earlier: list[tuple[str, Backup]],
     full: bool,
@@ -134,13 +132,13 @@ def _until_it_fits(
     progress: Progress,
 ) -> Taken:
     seen: tuple[object, ...] = ()
-    home = log.home(disk, path)
+    disk = log.disk
     for attempt in range(_ATTEMPTS):
         names: object = None
         try:
-            with Pinned(disk, home, log.is_member) as pinned:
+            with Pinned(disk, log.root, log.is_member) as pinned:
                 names = tuple(pinned.identities.items())
-                return _take(disk, log, path, target, earlier, full, dry_run, pinned, progress)
+                return _take(log, target, earlier, full, dry_run, pinned, progress)
         except ChangedError:
             pass
         except DamageError as error:
@@ -150,20 +148,18 @@ def _until_it_fits(
                 raise
             seen = found
         except DiskError as error:
-            if error.errno != errno.ENOENT or not (error.file or "").startswith(home):
+            if error.errno != errno.ENOENT or not (error.file or "").startswith(log.root):
                 raise
         disk.pause(_PAUSE_SECONDS * min(attempt + 1, 5))
     raise RefusedError(
         "the directory changes faster than it can be copied",
-        file=path,
+        file=log.path,
         advice="Try again when less is removed there, or close the store that writes here",
     )
 
 
 def _take(
-    disk: Disk,
-    log: Dialect,
-    path: str,
+    log: Log,
     target: str,
     earlier: list[tuple[str, Backup]],
     full: bool,
@@ -171,7 +167,7 @@ def _take(
     pinned: Pinned,
     progress: Progress,
 ) -> Taken:
-    picture = log.picture(disk, path)
+    disk, picture = log.disk, log.picture()
     for at, backup in earlier:
         if backup.edition != picture.edition and not full:
             raise RefusedError(
@@ -179,7 +175,7 @@ def _take(
                 file=at,
                 advice=_ANEW,
             )
-    refuse_stranger(disk, log, path, picture, earlier, full=full)
+    refuse_stranger(log, picture, earlier, full=full)
     known = known_files([] if full else earlier)
     pinned.check(picture)
     name = posixpath.basename(target)
@@ -188,7 +184,7 @@ def _take(
         return Taken(posixpath.basename(at), at, newest, False, new=False)
     if dry_run:
         files = fill(disk, picture, None, known=known, pinned=pinned, progress=progress)
-        return Taken(name, target, _listed(log, path, picture, picture, files), False)
+        return Taken(name, target, _listed(log, picture, picture, files), False)
     with new_place(disk, target, scratch_is_ours=True) as building:
         files = fill(disk, picture, building, known=known, pinned=pinned, progress=progress)
         places = {item.name: building for item in files}
@@ -196,10 +192,10 @@ def _take(
         view = assembled(
             disk, building, {name: posixpath.join(place, name) for name, place in places.items()}
         )
-        proof = prove(view, log, building)
+        proof = prove(log.at(view, building))
         if picture.last is not None and (proof.last is None or proof.last < picture.last):
-            raise ChangedError("the copy does not reach as far as the log did", file=path)
-        backup = _listed(log, path, picture, proof, files)
+            raise ChangedError("the copy does not reach as far as the log did", file=log.path)
+        backup = _listed(log, picture, proof, files)
         write_list(disk, building, backup)
     return Taken(name, target, backup, True)
 
@@ -223,17 +219,17 @@ def _inside(home: str, path: str) -> str:
     return posixpath.basename(home) if below.startswith("..") else below
 
 
-def _listed(log: Dialect, path: str, source: Picture, picture: Picture, files: tuple[Copied, ...]) -> Backup:
+def _listed(log: Log, source: Picture, picture: Picture, files: tuple[Copied, ...]) -> Backup:
     """The list of a backup: `source` is the picture of the log, `picture` that of the copy."""
     return Backup(
-        log.name,
+        log.dialect,
         picture.edition,
         picture.version,
         timestamp(),
-        path,
+        log.path,
         picture.first,
         picture.last,
         files,
-        _inside(source.path, path),
+        _inside(source.path, log.path),
         source.identity,
     )

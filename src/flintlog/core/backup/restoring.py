@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from flintlog.core.backup.copying import digest, fill
 from flintlog.core.backup.listing import Backup, Copied, read_list
 from flintlog.core.backup.picture import Picture
-from flintlog.core.dialect import Dialect, Progress, dialect, no_progress
+from flintlog.core.dialect import dialect
 from flintlog.core.finding import Severity, gravest
+from flintlog.core.log import Log
 from flintlog.core.new_place import new_place, refuse_taken
 from flintlog.core.plan import Plan, Step
 from flintlog.core.position import Position, position_json, position_text
-from flintlog.disk import Disk, assembled
+from flintlog.disk import Disk, Progress, assembled, no_progress
 from flintlog.errors import DamageError, FlintlogError, RefusedError
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ class Checked:
     backup: Backup
     files: dict[str, str]
 
-    @property
-    def log(self) -> Dialect:
-        return dialect(self.backup.dialect)
+    def log(self, disk: Disk, path: str) -> Log:
+        """What stands at `path` as a log of the dialect of the backup."""
+        return Log(dialect(self.backup.dialect), disk, path)
 
     def view(self, disk: Disk) -> Disk:
         """The backup as one directory, at its own path, also where other backups hold most of it."""
@@ -116,15 +117,15 @@ def _compared(disk: Disk, holders: dict[tuple[str, int, str], str], path: str, i
 
 def verify_backup(disk: Disk, checked: Checked, progress: Progress = no_progress) -> Inventory:
     """Every check of the dialect over the files of a backup."""
-    return checked.log.verify(checked.view(disk), checked.path, progress)
+    return checked.log(checked.view(disk), checked.path).verify(progress)
 
 
-def prove(disk: Disk, log: Dialect, path: str, progress: Progress = no_progress) -> Picture:
+def prove(log: Log, progress: Progress = no_progress) -> Picture:
     """Everything in a copy can be decoded, and a store would open it; gives what it holds."""
-    worst = gravest(log.verify(disk, path, progress).findings)
+    worst = gravest(log.verify(progress).findings)
     if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
-        raise worst.error(path)
-    return log.picture(disk, path)
+        raise worst.error(log.path)
+    return log.picture()
 
 
 def choose(place: str, there: Sequence[tuple[str, Backup | FlintlogError]], to: Position | None) -> str:
@@ -164,7 +165,8 @@ def plan_restore(
     refuse_taken(disk, target)
     checked = check_backup(disk, path, chain=chain, progress=progress)
     view = checked.view(disk)
-    proof = prove(view, checked.log, path, progress)
+    log = checked.log(view, path)
+    proof = prove(log, progress)
     if proof.edition != checked.backup.edition:
         raise DamageError(
             "the files are not of the edition that the list says",
@@ -173,7 +175,7 @@ def plan_restore(
             expected=str(checked.backup.edition),
             found=str(proof.edition),
         )
-    picture = checked.log.picture(view, path, to)
+    picture = log.picture(to)
     sizes = {item.name: item.size for item in checked.backup.files}
 
     def apply() -> str:
@@ -182,7 +184,7 @@ def plan_restore(
             fill(view, picture, files, to=disk, progress=progress)
             if checked.backup.inside:  # the place itself is synced before it gets its name
                 disk.sync_directory(files)
-            written = prove(disk, checked.log, building)
+            written = prove(checked.log(disk, building))
             if written.last != picture.last:
                 raise DamageError(
                     "what was written is not what was planned",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, asked, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, suppress_gone
+from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import explain as fields
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
@@ -312,3 +314,10 @@ def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
 
     for batches in settled(disk, path, begun):
         yield from batches
+
+
+def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
+    """The same as a table of the workers' own kind."""
+    from flintlog.dialects.limestone import spread
+
+    return spread.state_frame(workers, disk, path, as_of)

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from flintlog.core.dialect import EntryQuery, Split
 from flintlog.core.follow import (
     LOST,
+    Follower,
     Limits,
     OnLoss,
     Piece,
@@ -43,6 +44,7 @@ from flintlog.core.follow import (
     report_batch,
 )
 from flintlog.core.live import ChangedError
+from flintlog.core.log import Log
 from flintlog.core.position import span
 from flintlog.dialects.limestone import entries, tables
 from flintlog.dialects.limestone.survey import Survey, survey
@@ -64,26 +66,27 @@ class _Part:
 class EpochFollower:
     """Follows the durable epoch. Remembers which files it need not look into again."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Log) -> None:
+        self._disk, self._path = log.disk, log.root
         self._done: dict[tuple[int, int], tuple[int, int]] = {}  # of a file: its size, and its greatest epoch
 
-    def advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
-        return looking_again(disk, lambda: self._advance(disk, path, start, limits, on_loss))
+    def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        return looking_again(self._disk, lambda: self._advance(start, limits, on_loss))
 
-    def _advance(self, disk: Disk, path: str, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
-        found = _look(disk, path)
-        make_durable(disk, path, set(found.listing.epochs))
+    def _advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+        found = _look(self._disk, self._path)
+        make_durable(self._disk, self._path, set(found.listing.epochs))
         delivered = start.get("epoch")
         place: Place = {}
         gone = _gone(found, delivered)
         if gone is not None:
             if on_loss == "fail":
-                raise lost(path, f"epochs {span(*gone)}")
+                raise lost(self._path, f"epochs {span(*gone)}")
             place["lost"] = list(gone)
             delivered = None
         if delivered is None and found.base:
             place["base"] = found.low
-        taken = self._count(disk, path, found, delivered, with_base="base" in place)
+        taken = self._count(found, delivered, with_base="base" in place)
         until = found.durable
         if limits.until is not None:
             until = min(until, limits.until.get("epoch", -1))
@@ -95,20 +98,18 @@ class EpochFollower:
             end = until
         return {"epoch": max(end, found.low) if delivered is None else end, **place}
 
-    def _count(
-        self, disk: Disk, path: str, found: Survey, delivered: int | None, *, with_base: bool
-    ) -> dict[int, tuple[int, int]]:
+    def _count(self, found: Survey, delivered: int | None, *, with_base: bool) -> dict[int, tuple[int, int]]:
         """Entries and bytes of each epoch that is new."""
         result: dict[int, tuple[int, int]] = {}
         for part in _parts(found, delivered, with_base=with_base):
-            stat = disk.stat(f"{path}/{part.split.file}")
+            stat = self._disk.stat(f"{self._path}/{part.split.file}")
             key, size = (stat.identity, stat.size) if stat is not None else ((0, 0), -1)
             known = self._done.get(key)
             if delivered is not None and known is not None and known[0] == size and known[1] <= delivered:
                 continue
             query = EntryQuery(first=_bound(part.first), payload=False)
             greatest = -1
-            for batch in entries.read_split(disk, path, part.split, query):
+            for batch in entries.read_split(self._disk, self._path, part.split, query):
                 epochs = batch.column("position").to_numpy()
                 greatest = max(greatest, int(epochs.max()))
                 counted = _kept(batch, part.statuses)
@@ -116,24 +117,20 @@ class EpochFollower:
                     _add(result, np.full(counted.num_rows, max(found.low, 0)), counted)
                 else:
                     _add(result, counted.column("position").to_numpy(), counted)
-            again = disk.stat(f"{path}/{part.split.file}")
+            again = self._disk.stat(f"{self._path}/{part.split.file}")
             if again != stat:
                 continue  # it was rotated or written to meanwhile: nothing is known of it
             if part.split.start == 0 and part.split.end >= size:
                 self._done[key] = (size, max(greatest, known[1] if known and known[0] == size else -1))
         return result
 
-    def pieces(
-        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
-    ) -> list[Piece]:
-        return looking_again(disk, lambda: self._pieces(disk, path, start, end, query, on_loss))
+    def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+        return looking_again(self._disk, lambda: self._pieces(start, end, query, on_loss))
 
-    def _pieces(
-        self, disk: Disk, path: str, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss
-    ) -> list[Piece]:
+    def _pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
         if start == end:
             return []
-        found = _look(disk, path)
+        found = _look(self._disk, self._path)
         result = []
         delivered, last = start.get("epoch"), end["epoch"]
         with_base = "base" in end
@@ -146,58 +143,69 @@ class EpochFollower:
             gone = (end["base"] + 1, found.low)
         if gone is not None:  # planned earlier and never finished; since then a compaction took it away
             if on_loss == "fail":
-                raise lost(path, f"epochs {span(*gone)}")
+                raise lost(self._path, f"epochs {span(*gone)}")
             result.append(Piece(query, report=Report(LOST, (gone[0],))))
             if found.low > last:
                 return result  # the next step begins with the compacted entries
             with_base, delivered = True, None
         asked = EntryQuery(last=(last,), payload=query.payload)
-        inodes = _inodes(disk, path)
+        inodes = _inodes(self._disk, self._path)
         parts = list(_parts(found, delivered, with_base=with_base))
-        if any(inodes.get(name) != inode for name, inode in _inodes(disk, path).items()):
-            raise ChangedError("logs were rotated while they were listed", file=path, advice="Try again")
+        if any(inodes.get(name) != inode for name, inode in _inodes(self._disk, self._path).items()):
+            raise ChangedError(
+                "logs were rotated while they were listed", file=self._path, advice="Try again"
+            )
         for part in parts:
             compacted = tables.COMPACTED in part.statuses
             wanted = (
                 EntryQuery(payload=query.payload) if compacted else replace(asked, first=_bound(part.first))
             )
-            if not self._is_done(disk, path, part.split, delivered):
+            if not self._is_done(part.split, delivered):
                 inode = inodes.get(part.split.file)
                 result.append(Piece(wanted, part.split, statuses=part.statuses, inode=inode))
         return result
 
-    def _is_done(self, disk: Disk, path: str, split: Split, delivered: int | None) -> bool:
+    def _is_done(self, split: Split, delivered: int | None) -> bool:
         """Was this file seen to hold nothing above what was delivered?"""
-        stat = disk.stat(f"{path}/{split.file}")
+        stat = self._disk.stat(f"{self._path}/{split.file}")
         if stat is None or delivered is None:
             return False
         known = self._done.get(stat.identity)
         return known is not None and known[0] == stat.size and known[1] <= delivered
 
-    def read(self, disk: Disk, path: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         if piece.report is not None:
             yield report_batch(tables.ENTRY_SCHEMA, "limestone", piece.report)
         split = piece.split
         if split is None:
             return
-        for batch in looking_again(disk, lambda: self._open(disk, path, piece, split)):
+        for batch in looking_again(self._disk, lambda: self._open(piece, split)):
             some = _kept(batch, piece.statuses)
             if some.num_rows:
                 yield some
 
-    def _open(self, disk: Disk, path: str, piece: Piece, split: Split) -> Iterator[pa.RecordBatch]:
+    def _open(self, piece: Piece, split: Split) -> Iterator[pa.RecordBatch]:
         """The batches of a split, whose file is open and the right one when this returns.
 
         Rotation gives a log another name, and its old name to a new file.
         """
-        name = next((name for name, inode in _inodes(disk, path).items() if inode == piece.inode), None)
+        name = next(
+            (name for name, inode in _inodes(self._disk, self._path).items() if inode == piece.inode), None
+        )
         if name is None:
-            raise replaced(f"{path}/{split.file}", "the entries of this log")
-        batches = entries.read_split(disk, path, replace(split, file=name), piece.query)
+            raise replaced(f"{self._path}/{split.file}", "the entries of this log")
+        batches = entries.read_split(self._disk, self._path, replace(split, file=name), piece.query)
         first = list(itertools.islice(batches, 1))
-        if _inodes(disk, path).get(name) != piece.inode:
-            raise ChangedError("this log was rotated while it was opened", file=path, advice="Try again")
+        if _inodes(self._disk, self._path).get(name) != piece.inode:
+            raise ChangedError(
+                "this log was rotated while it was opened", file=self._path, advice="Try again"
+            )
         return itertools.chain(first, batches)
+
+
+def follower(log: Log) -> Follower:
+    """What is new in a log."""
+    return EpochFollower(log)
 
 
 def _inodes(disk: Disk, path: str) -> dict[str, int]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.core.live import ChangedError
-from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
@@ -34,7 +33,7 @@ from flintlog.dialects.limestone.merge import (
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.errors import RefusedError, UsageError
+from flintlog.errors import RefusedError
 
 T = TypeVar("T")
 
@@ -245,13 +244,3 @@ def _sources(views: list[memoryview]) -> list[Source]:
         sources.append(Source(view, start))
         start += len(view)
     return sources
-
-
-def parse_epoch(position: Position | None) -> int | None:
-    """An epoch from a position."""
-    if position is None:
-        return None
-    epoch = one_number(position, "limestone", "epoch")
-    if not 0 <= epoch <= lay.NUMBER_MAX:
-        raise UsageError(f"{epoch} is not an epoch", advice="Epochs are numbers of 64 bits")
-    return epoch

@@ -28,7 +28,6 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import ChangedError, suppress_gone
 from flintlog.core.workers import threads
@@ -38,7 +37,7 @@ from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read
 from flintlog.dialects.limestone.judge import Tail, find_durable, judge
 from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
 from flintlog.dialects.limestone.scan import Snippets, Walk
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 WORKERS_MAX = 8

@@ -32,6 +32,7 @@ VALUE_SIZE_MAX = 2**31 - 1  # of one value in an Arrow column
 
 NUMBERS = pa.list_(NUMBER)
 WORDS = [lay.OPERATIONS.get(number, "") for number in range(256)]
+OPERATION_WORDS = tuple(lay.OPERATIONS.values())
 
 DURABLE, PENDING, INVALIDATED, COMPACTED = "durable", "pending", "invalidated", "compacted"
 

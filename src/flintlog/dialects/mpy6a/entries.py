@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, told_when_it_goes
-from flintlog.core.position import Position
+from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import event_fields, scan, tables
 from flintlog.dialects.mpy6a import explain as fields
 from flintlog.dialects.mpy6a import layout as lay
@@ -30,7 +31,7 @@ from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, live_survey, sound_survey, survey, survey_at
 from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk
-from flintlog.errors import DamageError, RefusedError, UsageError
+from flintlog.errors import DamageError, RefusedError
 
 _WINDOW = 64 << 20  # bytes of a walk over records
 _LOGS = (lay.CHANGES_FILE, lay.OPERATIONS_FILE)
@@ -41,14 +42,8 @@ _LOGS = (lay.CHANGES_FILE, lay.OPERATIONS_FILE)
 
 def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The files, and the ranges of large ones, that can hold entries of the query."""
-    _check_query(query)
     with live_survey(disk, path, examine_bytes=0) as found:
         return _splits(found, query)
-
-
-def _check_query(query: EntryQuery) -> None:
-    tables.check_position(query.first)
-    tables.check_position(query.last)
 
 
 def _splits(found: Survey, query: EntryQuery) -> list[Split]:
@@ -282,7 +277,6 @@ def _gone(place: str) -> RefusedError:
 
 def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
-    _check_query(query)
     with live_survey(disk, path, examine_bytes=0) as found:
         for split in _splits(found, query):
             if where is not None and not (
@@ -422,18 +416,17 @@ def _record_spans(
 # State
 
 
-def state(disk: Disk, path: str, as_of: Position | None) -> Iterator[pa.RecordBatch]:
+def state(disk: Disk, path: str, as_of: StateID | None) -> Iterator[pa.RecordBatch]:
     """Every session that waits, in the order of replay; now, or when an operation was the last one."""
-    until = _until(as_of)
     with told_when_it_goes(path), sound_survey(disk, path, examine_bytes=EXAMINE_BYTES) as now:
-        found = now if until is None else survey_at(now, until)
-        for pieces, order in merge(found, until):
+        found = now if as_of is None else survey_at(now, as_of)
+        for pieces, order in merge(found, as_of):
             yield from tables.state_batches(pieces, order)
 
 
-def state_survey(disk: Disk, path: str, as_of: Position | None) -> tuple[Survey, StateID | None]:
-    """The directory as it is, or was, for tasks that read its files by their names."""
-    until = _until(as_of)
+def state_frame(workers: Workers, disk: Disk, path: str, as_of: StateID | None) -> Any:
+    """The same as a table of the workers' own kind; its tasks read the files by their names."""
+    from flintlog.dialects.mpy6a import spread
 
     def look() -> Survey:
         found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
@@ -441,11 +434,4 @@ def state_survey(disk: Disk, path: str, as_of: Position | None) -> tuple[Survey,
         return found
 
     found = settled(disk, path, look)
-    return found if until is None else survey_at(found, until), until
-
-
-def _until(as_of: Position | None) -> StateID | None:
-    if as_of is not None and len(as_of) != 2:
-        raise UsageError("an mpy6a position has two parts", advice="Give TERM,INDEX, such as 3,17")
-    tables.check_position(as_of)
-    return None if as_of is None else StateID(*as_of)
+    return spread.state_frame(workers, found if as_of is None else survey_at(found, as_of), as_of)

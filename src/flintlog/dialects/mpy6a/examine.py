@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.content import Content
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.waiting import waits
+from flintlog.disk import Progress
 
 if TYPE_CHECKING:
     from flintlog.dialects.mpy6a.survey import Survey

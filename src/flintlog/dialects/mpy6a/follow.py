@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flintlog.core.dialect import Dialect, EntryQuery, Split
+from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.follow import Follower
+from flintlog.core.log import Log
 from flintlog.core.numbered import Mark, Numbered, mark_of
 from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import tables
-from flintlog.disk import Disk
 from flintlog.errors import UnsupportedError
 
 _PUT = tables.OPERATIONS[ops.PUT]
@@ -34,27 +35,24 @@ class OperationFollower(Numbered):
 
     counts = False
 
-    def __init__(self, dialect: Dialect) -> None:
-        super().__init__(dialect, lambda disk, path: path, "state id")
-
-    def splits(self, disk: Disk, path: str, query: EntryQuery) -> list[Split]:
-        found = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
+    def splits(self, query: EntryQuery) -> list[Split]:
+        found = self._log.disk.stat(posixpath.join(self._log.root, lay.OPERATIONS_FILE))
         if found is None:
             raise UnsupportedError(
                 "without an operation log nothing tells in which order sessions were written",
-                file=path,
+                file=self._log.root,
                 advice="`flintlog dump`, and the views `entries` and `state`, read such a directory as it stands",
             )
         return [Split(lay.OPERATIONS_FILE, 0, found.size, 0, None)]
 
-    def first_of(self, disk: Disk, path: str, splits: list[Split]) -> Position | None:
-        head = disk.read(posixpath.join(path, lay.OPERATIONS_FILE), _HEAD_BYTES)
+    def first_of(self, splits: list[Split]) -> Position | None:
+        head = self._log.disk.read(posixpath.join(self._log.root, lay.OPERATIONS_FILE), _HEAD_BYTES)
         if len(head) < _HEAD_BYTES:
             return None
         return self.after(tuple(lay.read_state_id(head, lay.LOG_HEADER_SIZE)))
 
     def ids(self, batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
-        own = batch.column(self._dialect.name)
+        own = batch.column(self._log.dialect)
         term, index = (_words(own.field(name)) for name in ("term", "index"))
         puts = pc.equal(batch.column("operation"), _PUT)
         more = pc.if_else(puts, pc.subtract(own.field("number"), 1), 0).fill_null(0)
@@ -63,16 +61,21 @@ class OperationFollower(Numbered):
     def position(self, term: int, number: int) -> Position:
         return (term, number)
 
-    def entry_at(self, disk: Disk, path: str, splits: list[Split], position: Position) -> Mark | None:
+    def entry_at(self, splits: list[Split], position: Position) -> Mark | None:
         """The event whose last id this is; its first one, by which a query asks, may be lower."""
         query = EntryQuery(last=position, payload=False)
         found = None
         for split in splits:
-            for batch in self._dialect.read_split(disk, path, split, query):
+            for batch in self._log.read_split(split, query):
                 terms, numbers = self.ids(batch)
                 for row in np.flatnonzero((terms == position[0]) & (numbers == position[1])).tolist():
                     found = mark_of(self, batch, terms, numbers, row)
         return found
+
+
+def follower(log: Log) -> Follower:
+    """What is new in a log."""
+    return OperationFollower(log)
 
 
 def _words(column: pa.Array) -> NDArray[np.uint64]:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import ChangedError, holding, settled
 from flintlog.dialects.mpy6a import examine, scan
@@ -36,7 +35,7 @@ from flintlog.dialects.mpy6a.replay import (
     Written,
 )
 from flintlog.dialects.mpy6a.scan import Events, LogScan
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 _LOOKS_MAX = 20

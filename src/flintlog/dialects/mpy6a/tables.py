@@ -52,6 +52,7 @@ OPERATIONS = {
     ops.BASE: "base",
     ops.OPEN: "open",
 }
+OPERATION_WORDS = (SESSION, EXHAUSTED, DESCRIPTOR, UNREADABLE, *OPERATIONS.values())
 _WORDS = [OPERATIONS.get(code, UNREADABLE) for code in range(max(OPERATIONS) + 1)]
 _WORD_ARRAY = pa.array([*_WORDS, UNREADABLE])
 
@@ -243,11 +244,9 @@ def _entry_batch(
 # What a query asks for
 
 
-def check_position(position: Position | None) -> None:
+def check_position(position: Position) -> None:
     """A position is a term and an index, or an index in whatever term."""
-    if position is not None and (
-        len(position) > 2 or not all(0 <= part <= lay.UINT64_MAX for part in position)
-    ):
+    if len(position) > 2 or not all(0 <= part <= lay.UINT64_MAX for part in position):
         raise UsageError(
             f"{','.join(map(str, position))} is not a position of an mpy6a log",
             advice="Give TERM,INDEX, or INDEX alone for that index in whatever term",

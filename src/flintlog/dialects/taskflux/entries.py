@@ -10,6 +10,7 @@ import posixpath
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,17 @@ import pyarrow.compute as pc
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.live import suppress_gone
+from flintlog.core.live import settled, suppress_gone
 from flintlog.core.position import span
+from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import explain as fields
 from flintlog.dialects.taskflux import files, tables
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment, SegmentFile
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.scan import COMMIT_BYTES_MAX, Marks, judge, scan_segment, walk_headers
+from flintlog.dialects.taskflux.state import State
+from flintlog.dialects.taskflux.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
@@ -248,3 +252,24 @@ def _queue_of(segment: Segment, at: int, layout: Layout) -> str:
     return bytes(segment.view[begin : begin + int(segment.records.name_length[at])]).decode(
         "ascii", "replace"
     )
+
+
+# State
+
+
+def state(disk: Disk, data: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
+    """The records that wait, now or after an LSN."""
+
+    def read() -> State:
+        found = survey(disk, data)
+        found.refuse_damage()
+        return found.state(as_of)
+
+    return tables.state_batches(settled(disk, data, read))
+
+
+def state_frame(workers: Workers, disk: Disk, data: str, as_of: int | None) -> Any:
+    """The same as a table of the workers' own kind."""
+    from flintlog.dialects.taskflux import spread
+
+    return spread.state_frame(workers, disk, data, as_of)

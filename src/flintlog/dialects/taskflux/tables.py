@@ -89,6 +89,7 @@ def entry_batch(
 
 
 WORDS = [*OPERATIONS.values(), "unreadable"]
+OPERATION_WORDS = tuple(WORDS)
 _WORD_OF = np.full(256, len(WORDS) - 1, np.int32)
 for _at, _byte in enumerate(OPERATIONS):
     _WORD_OF[_byte] = _at

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import suppress_gone
 from flintlog.core.workers import Workers
@@ -36,7 +35,7 @@ from flintlog.dialects.zmqraft.replay import (
 )
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
 from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, Loaded, load_file
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
 
 NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)

@@ -16,6 +16,7 @@ from flintlog.errors import UsageError
 
 BATCH_ENTRIES = 1 << 16
 WORDS = [lay.TYPES.get(number, str(number)) for number in range(256)]
+OPERATION_WORDS = tuple(WORDS)
 _WORD_ARRAY = pa.array(WORDS)
 
 OWN_FIELDS = pa.struct(

@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from flintlog.core.dialect import Dialect, EntryQuery, detect, dialect
-from flintlog.core.follow import Limits, Piece, beginning
+from flintlog.core.dialect import EntryQuery
+from flintlog.core.follow import Follower, Limits, Piece, beginning
+from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, position_json
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
@@ -111,29 +112,29 @@ def diff(
 
 
 def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
-    found = {source: detect(disk, source) for source in sources}
-    spoken = found[sources[0]]
-    for source, other in found.items():
-        if other.name != spoken.name:
-            raise UsageError(f"{sources[0]} is a {spoken.name} log and {source} is a {other.name} log")
-    if spoken.name in _STATES:
-        return _plan_states(spoken, disk, sources)
+    logs = [open_log(source, disk=disk) for source in sources]
+    spoken = logs[0].dialect
+    for log in logs:
+        if log.dialect != spoken:
+            raise UsageError(f"{sources[0]} is a {spoken} log and {log.path} is a {log.dialect} log")
+    if spoken in _STATES:
+        return _plan_states(logs)
     lasts: list[Position | None] = []
     firsts: list[Position] = []
     work = []
-    for at, source in enumerate(sources):
-        follower = spoken.follower()
-        end = follower.advance(disk, source, beginning(), Limits(), "fail")
+    for at, log in enumerate(logs):
+        follower = log.follower()
+        end = follower.advance(beginning(), Limits(), "fail")
         position = end.get("position")
         lasts.append(_position(position))
-        pieces = follower.pieces(disk, source, beginning(), end, EntryQuery(), "fail")
+        pieces = follower.pieces(beginning(), end, EntryQuery(), "fail")
         if pieces:
-            firsts.append(_first_of(spoken, disk, source, pieces[0]))
+            firsts.append(_first_of(follower, pieces[0]))
         work += [(at, piece) for piece in pieces]
     first = max(firsts, default=None)
     known = [last for last in lasts if last is not None]
     last = min(known) if len(known) == len(lasts) else None
-    return _Plan(spoken.name, sources, tuple(lasts), tuple(work), first, last)
+    return _Plan(spoken, sources, tuple(lasts), tuple(work), first, last)
 
 
 def _position(value: Any) -> Position | None:
@@ -142,22 +143,22 @@ def _position(value: Any) -> Position | None:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _first_of(spoken: Dialect, disk: Disk, source: str, piece: Piece) -> Position:
+def _first_of(follower: Follower, piece: Piece) -> Position:
     """Where the entries of a replica begin; behind its checkpoint, where it has one."""
     query = replace(piece.query, payload=False)
-    for batch in spoken.follower().read(disk, source, replace(piece, query=query, marks=(), count=None)):
+    for batch in follower.read(replace(piece, query=query, marks=(), count=None)):
         number, term = batch.column("position")[0].as_py(), batch.column("term")[0].as_py()
-        if spoken.name == "mpy6a":
+        if len(piece.query.last or ()) == 2:
             return (term, number + (1 if batch.column("operation")[0].as_py() in _CHECKPOINT else 0))
         return (number,)
     return (0,)
 
 
-def _plan_states(spoken: Dialect, disk: Disk, sources: tuple[str, ...]) -> _Plan:
-    lasts = tuple(newest_position(spoken, disk, source) for source in sources)
+def _plan_states(logs: Sequence[Log]) -> _Plan:
+    lasts = tuple(newest_position(log) for log in logs)
     as_of = min(last or (0,) for last in lasts)
-    work = tuple((at, Piece(EntryQuery(last=as_of))) for at in range(len(sources)))
-    return _Plan(spoken.name, sources, lasts, work, None, as_of)
+    work = tuple((at, Piece(EntryQuery(last=as_of))) for at in range(len(logs)))
+    return _Plan(logs[0].dialect, tuple(log.path for log in logs), lasts, work, None, as_of)
 
 
 # Rows that are compared
@@ -230,7 +231,8 @@ def _in_range(plan: _Plan, term: pa.Array, position: pa.Array, operation: pa.Arr
 def _read(plan: _Plan, at: int, disk: Disk) -> Iterator[pa.RecordBatch]:
     replica, piece = plan.work[at]
     view = "state" if plan.states else "entries"
-    for batch in read_piece(dialect(plan.dialect), plan.sources[replica], view, piece, disk):
+    log = open_log(plan.sources[replica], disk=disk, speaking=plan.dialect)
+    for batch in read_piece(log, view, piece):
         yield fingerprints(plan, replica, batch)
 
 

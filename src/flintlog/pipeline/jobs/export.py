@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import Dialect, EntryQuery, detect
+from flintlog.core.dialect import EntryQuery
 from flintlog.core.follow import Limits, OnLoss, Piece, Place
+from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, position_json
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
@@ -70,28 +71,28 @@ def export(
         )
     disk = disk or Disk()
     source, place = local_path(path), local_path(target)
-    spoken = detect(disk, source)
+    log = open_log(source, disk=disk)
     if posixpath.commonpath([source, place]) == source:
         raise UsageError(
             "the target lies inside the log directory", file=place, advice="Choose another place"
         )
-    about = {"source": source, "dialect": spoken.name, "view": view, "format": format}
+    about = {"source": source, "dialect": log.dialect, "view": view, "format": format}
     goal = Target(disk, place, about)
     _refuse_foreign(goal)
     if dry_run:
         goal.look(delta.last_transaction(place) if format == "delta" else None)
-        end, _ = _new(spoken, disk, source, goal, on_loss)
+        end, _ = _new(log, goal, on_loss)
         return _report(goal, None) if end == goal.last.place else _report(goal, goal.next, end)
     with goal.locked():
         goal.open(delta.last_transaction(place) if format == "delta" else None)
-        end, pieces = _new(spoken, disk, source, goal, on_loss)
+        end, pieces = _new(log, goal, on_loss)
         if end == goal.last.place:
             return _report(goal, None)
-        schema = spoken.entry_schema() if view == "entries" else spoken.state_schema()
+        schema = log.entry_schema if view == "entries" else log.state_schema
         if spark is None:
-            parts = _write_here(spoken, source, goal, pieces, schema, part_bytes)
+            parts = _write_here(log, goal, pieces, schema, part_bytes)
         else:
-            parts = _write_on_spark(spark, spoken.name, source, goal, pieces, schema)
+            parts = _write_on_spark(spark, log, goal, pieces, schema)
         made = goal.prepare(end, parts)
         if format == "delta":
             goal.move_early(made)
@@ -112,25 +113,23 @@ def _refuse_foreign(goal: Target) -> None:
         )
 
 
-def _new(
-    spoken: Dialect, disk: Disk, source: str, goal: Target, on_loss: OnLoss
-) -> tuple[Place, list[Piece]]:
+def _new(log: Log, goal: Target, on_loss: OnLoss) -> tuple[Place, list[Piece]]:
     """The place to which this run goes, and the work on the way."""
     start = goal.last.place
     if goal.replaces:
-        last = newest_position(spoken, disk, source)
+        last = newest_position(log)
         end = {"position": position_json(last)}
         if goal.last.number and end == start:
             return start, []
         return end, [Piece(EntryQuery(last=last))]
-    follower = spoken.follower()
-    end = follower.advance(disk, source, start, Limits(), on_loss)
-    return end, follower.pieces(disk, source, start, end, EntryQuery(), on_loss)
+    follower = log.follower()
+    end = follower.advance(start, Limits(), on_loss)
+    return end, follower.pieces(start, end, EntryQuery(), on_loss)
 
 
-def newest_position(spoken: Dialect, disk: Disk, source: str) -> Position | None:
+def newest_position(log: Log) -> Position | None:
     """The position of the newest state. A compaction may be ahead of the last epoch that had an entry."""
-    inventory = spoken.inspect(disk, source)
+    inventory = log.inspect()
     compacted = inventory.facts.get("compacted_epoch")
     return inventory.last if compacted is None else max(inventory.last or (0,), (compacted,))
 
@@ -152,23 +151,21 @@ def _report(goal: Target, number: int | None, planned: Place | None = None) -> E
     )
 
 
-def read_piece(dialect: Dialect, path: str, view: str, piece: Piece, disk: Disk) -> Iterator[pa.RecordBatch]:
+def read_piece(log: Log, view: str, piece: Piece) -> Iterator[pa.RecordBatch]:
     """The rows of one piece of work."""
-    if view == "state":
-        return dialect.state(disk, path, piece.query.last)
-    return dialect.follower().read(disk, path, piece)
+    return iter(log.state(piece.query.last)) if view == "state" else log.follower().read(piece)
 
 
 # In this process
 
 
 def _write_here(
-    spoken: Dialect, source: str, goal: Target, pieces: list[Piece], schema: pa.Schema, part_bytes: int
+    log: Log, goal: Target, pieces: list[Piece], schema: pa.Schema, part_bytes: int
 ) -> list[Part]:
     parts: list[Part] = []
     writing: _PartWriter | None = None
     for piece in pieces:
-        for batch in read_piece(spoken, source, goal.about["view"], piece, goal.disk):
+        for batch in read_piece(log, goal.about["view"], piece):
             if writing is not None and writing.size >= part_bytes:
                 parts.append(writing.close())
                 writing = None
@@ -217,7 +214,7 @@ class _PartWriter:
 
 
 def _write_on_spark(
-    spark: SparkSession, dialect: str, source: str, goal: Target, pieces: list[Piece], schema: pa.Schema
+    spark: SparkSession, log: Log, goal: Target, pieces: list[Piece], schema: pa.Schema
 ) -> list[Part]:
     """A task for each piece; Spark's own committer sees to it that only whole and finished tasks leave a file."""
     import pyarrow.parquet as pq
@@ -226,7 +223,7 @@ def _write_on_spark(
     if not pieces:
         return []
     as_lines = goal.about["format"] == "ndjson"
-    task = partial(_run_pieces, dialect, source, goal.about["view"], as_lines, pieces)
+    task = partial(_run_pieces, log.dialect, log.path, goal.about["view"], as_lines, pieces)
     given = "value string" if as_lines else from_arrow_schema(schema)
     frame = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(task, given)
     writer = frame.write.mode("overwrite")
@@ -254,12 +251,11 @@ def _run_pieces(
     import pyarrow as pa
 
     from flintlog.columns import ndjson
-    from flintlog.core.dialect import dialect as dialect_of
 
-    spoken, disk = dialect_of(dialect), Disk()
+    log = open_log(path, speaking=dialect)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            for rows in read_piece(spoken, path, view, pieces[number], disk):
+            for rows in read_piece(log, view, pieces[number]):
                 yield pa.RecordBatch.from_arrays([ndjson.lines(rows)], ["value"]) if as_lines else rows
 
 

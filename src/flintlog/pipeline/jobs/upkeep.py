@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from flintlog.core.dialect import detect, no_progress
 from flintlog.core.inventory import Inventory
+from flintlog.core.log import open_log
 from flintlog.core.plan import Plan
-from flintlog.core.position import Position, parse_position
-from flintlog.disk import Disk
+from flintlog.core.position import Position
 from flintlog.errors import RefusedError
 from flintlog.pipeline.workers import SparkWorkers
 
@@ -25,8 +24,7 @@ Path = str | os.PathLike[str]
 
 def verify(spark: SparkSession, path: Path) -> Inventory:
     """Every check the dialect knows, the files spread over the tasks."""
-    disk, place = _place(path)
-    return detect(disk, place).verify(disk, place, no_progress, SparkWorkers(spark))
+    return open_log(path).verify(workers=SparkWorkers(spark))
 
 
 def findings(spark: SparkSession, path: Path) -> DataFrame:
@@ -45,16 +43,14 @@ def state(spark: SparkSession, path: Path, as_of: Position | str | int | None = 
     """The state, now or at a position, in the order of the JSON contract and with a column `source`."""
     from pyspark.sql import functions
 
-    disk, place = _place(path)
-    found = detect(disk, place).state_frame(disk, place, _position(as_of), SparkWorkers(spark))
+    found = open_log(path).state_frame(SparkWorkers(spark), as_of)
     frame: DataFrame = found.select(functions.lit(str(path)).alias("source"), "*")
     return frame
 
 
 def plan_snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> Plan:
     """What `snapshot` would do."""
-    disk, place = _place(path)
-    return detect(disk, place).plan_snapshot(disk, place, _position(as_of), workers=SparkWorkers(spark))
+    return open_log(path).plan_snapshot(as_of, workers=SparkWorkers(spark))
 
 
 def snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> str:
@@ -64,24 +60,12 @@ def snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None
 
 def plan_compact(spark: SparkSession, path: Path) -> Plan:
     """What `compact` would do."""
-    disk, place = _place(path)
-    return detect(disk, place).plan_compact(disk, place, SparkWorkers(spark))
+    return open_log(path).plan_compact(SparkWorkers(spark))
 
 
 def compact(spark: SparkSession, path: Path) -> str:
     """Write anew what is alive and drop the rest; says what was done."""
     return _applied(plan_compact(spark, path))
-
-
-def _place(path: Path) -> tuple[Disk, str]:
-    disk = Disk()
-    return disk, disk.resolve(path)
-
-
-def _position(as_of: Position | str | int | None) -> Position | None:
-    if as_of is None or isinstance(as_of, tuple):
-        return as_of
-    return parse_position(str(as_of))
 
 
 def _applied(plan: Plan) -> str:

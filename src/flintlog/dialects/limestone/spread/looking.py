@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.dialect import Progress
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -22,7 +21,7 @@ from flintlog.dialects.limestone.merge import (
 from flintlog.dialects.limestone.replay import OF_KEYS
 from flintlog.dialects.limestone.scan import Around, Entries, Snippets, Stop, Walk
 from flintlog.dialects.limestone.survey import Survey, Walker, survey
-from flintlog.disk import COPY_BYTES_MAX, Disk, File
+from flintlog.disk import COPY_BYTES_MAX, Disk, File, Progress
 
 if TYPE_CHECKING:
     pass

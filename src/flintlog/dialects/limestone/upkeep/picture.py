@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
-from flintlog.core.position import Position, one_number
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
 
 
-def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
+def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
     """Manifest, catalog, compacted files, logs, blobs, and an epoch file with the one epoch that counts.
 
     What is durable is read before the logs, and sessions above it are left out where nothing durable stands behind
@@ -26,8 +25,7 @@ def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
     found.refuse_forgetting()
     low, epoch = max(found.low, 0), found.durable
     if as_of is not None:
-        wanted = lay.check_number("epoch", one_number(as_of, "limestone", "epoch"))
-        epoch = check_position(wanted, low, epoch, word="epoch", path=path)
+        epoch = check_position(as_of, low, epoch, word="epoch", path=path)
     names = [(name, _size(disk, path, name)) for name in found.base]
     names += [(log.file.name, _reach(log, epoch)) for log in found.logs]
     return make_picture(found, epoch, names, first=low)

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from flintlog.core.dialect import no_progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.kept import KEPT_DIRECTORY
@@ -39,7 +38,7 @@ from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.dialects.limestone.upkeep import verify
 from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
-from flintlog.disk import Disk
+from flintlog.disk import Disk, no_progress
 
 HEALED_BY_OPENING = {
     "torn-tail": "cut",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
@@ -18,7 +17,7 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live, State, epoch_of
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress
 
 if TYPE_CHECKING:
     from flintlog.dialects.limestone.spread import Looking

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flintlog.core.backup.picture import Part, Picture
-from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.replay import File
@@ -12,7 +11,7 @@ from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
 
 
-def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
+def picture(disk: Disk, path: str, as_of: StateID | None) -> Picture:
     """The operation log up to an operation, and what it makes of the files beside it.
 
     Of each data file the beginning is copied that was synced by the checkpoint; what came since is in the operation
@@ -22,16 +21,14 @@ def picture(disk: Disk, path: str, as_of: Position | None) -> Picture:
         return _picture(found, path, as_of)
 
 
-def _picture(now: Survey, path: str, as_of: Position | None) -> Picture:
+def _picture(now: Survey, path: str, as_of: StateID | None) -> Picture:
     if now.behind is None:
         return _strict(now, as_of)
     found = now
     if as_of is not None:
-        if len(as_of) != 2:
-            raise UsageError("an mpy6a position is a term and an index", advice="Write 3,17")
-        if StateID(*as_of) > now.machine.last:
-            raise UsageError(f"the log reaches to {now.machine.last}, not to {StateID(*as_of)}", file=path)
-        found = survey_at(now, StateID(*as_of))
+        if as_of > now.machine.last:
+            raise UsageError(f"the log reaches to {now.machine.last}, not to {as_of}", file=path)
+        found = survey_at(now, as_of)
     assert found.behind is not None and found.log is not None
     behind = found.behind
     parts = [_data(now, behind, file) for file in found.machine.files.values()]
@@ -69,10 +66,10 @@ def _end(found: Survey) -> int:
     return events.end(row)
 
 
-def _strict(found: Survey, as_of: Position | None) -> Picture:
+def _strict(found: Survey, as_of: StateID | None) -> Picture:
     """The note's files alone. Records that stand behind what the change log says count; so they are copied after it."""
     last = found.machine.last
-    if as_of is not None and tuple(as_of) != tuple(last):
+    if as_of is not None and as_of != last:
         raise RefusedError(
             "a strict directory has no operation log, and only that tells an earlier state",
             file=found.path,

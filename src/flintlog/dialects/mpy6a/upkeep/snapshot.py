@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from flintlog.core.plan import Plan, Step
+from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, survey
 from flintlog.disk import Disk
+from flintlog.errors import UsageError
 
 
-def plan_snapshot(disk: Disk, path: str) -> Plan:
+def plan_snapshot(
+    disk: Disk, path: str, as_of: StateID | None = None, workers: Workers | None = None
+) -> Plan:
     """Nothing is to be done where the logs hold nothing behind the last snapshot."""
+    if as_of is not None:
+        raise UsageError(
+            "a snapshot of an mpy6a log is of the newest state, because files hold no older one",
+            advice="Leave --as-of out",
+        )
     found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
     found.refuse_damage()
     events = _events(found)

@@ -6,7 +6,6 @@ import posixpath
 from collections.abc import Iterator
 from functools import partial
 
-from flintlog.core.dialect import Progress, no_progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
@@ -20,7 +19,7 @@ from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, live_survey, survey
 from flintlog.dialects.mpy6a.waiting import next_replay
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import DamageError
 
 # What a store that writes here shows for a moment. Beside an operation log nothing is torn in the other files.

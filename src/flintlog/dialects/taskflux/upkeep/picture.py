@@ -5,14 +5,13 @@ from __future__ import annotations
 import posixpath
 
 from flintlog.core.backup.picture import Part, Picture, check_position
-from flintlog.core.position import Position, one_number
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import METADATA_SIZE_MAX, Segment
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk
 
 
-def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
+def picture(disk: Disk, data: str, as_of: int | None) -> Picture:
     """Metadata, snapshot, the segments that belong to the log; the last of them up to its last record that counts.
 
     A snapshot is replaced and segments are removed by name, never changed: another file under the name, or none,
@@ -23,7 +22,7 @@ def picture(disk: Disk, data: str, as_of: Position | None) -> Picture:
     last = found.last
     if as_of is not None:
         first = found.base.index if found.has_snapshot else 0
-        last = check_position(one_number(as_of, "taskflux", "LSN"), first, last, word="LSN", path=data)
+        last = check_position(as_of, first, last, word="LSN", path=data)
     parts = [Part(file.name, file.size) for file in found.covered]
     kept = [item for item in found.segments if item.first <= max(last, 0) and not item.uninitialised]
     parts += [Part(segment.file.name, segment.file.size) for segment in kept[:-1]]

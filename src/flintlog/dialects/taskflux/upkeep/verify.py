@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
@@ -16,7 +15,7 @@ from flintlog.dialects.taskflux.spread.joining import replayed
 from flintlog.dialects.taskflux.spread.looking import Looked, Place, looked
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.survey import Fit, Survey, survey
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError
 
 _PASSING = {"torn-tail", "torn-header", "metadata-missing", "segment-gap", "segment-overlap", "log-start"}

@@ -6,14 +6,13 @@ import posixpath
 from collections.abc import Iterator
 from functools import partial
 
-from flintlog.core.dialect import Progress
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.survey import PASSING, IndexRead, Survey, glance, steady_survey, survey
-from flintlog.disk import Disk
+from flintlog.disk import Disk, Progress
 
 
 def inspect(disk: Disk, path: str) -> Inventory:

@@ -1,0 +1,352 @@
+"""A log directory, opened for reading: the one object through which everything outside a dialect reads a log.
+
+    log = flintlog.open("spool")
+    log.dialect, log.edition, log.health
+    log.entries(first=10, payload=False).to_table()
+    log.state(as_of=42)
+    log.verify().findings
+    log.plan_repair().apply()
+
+A `Log` locks nothing and changes no byte; the directory may belong to a store that is writing. Only `apply` of a plan
+writes. The log finds its dialect and its root once, and asks the rooms of the dialect for the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flintlog.core.dialect import (
+    ByteField,
+    ByteRange,
+    Dialect,
+    EntryQuery,
+    GivenState,
+    OnDamage,
+    Split,
+    detect,
+    dialect,
+)
+from flintlog.core.position import Position, as_position
+from flintlog.disk import Disk, Progress, no_progress
+from flintlog.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from flintlog.core.backup.picture import Picture
+    from flintlog.core.follow import Follower
+    from flintlog.core.inventory import Inventory
+    from flintlog.core.plan import Plan
+    from flintlog.core.workers import Workers
+
+Where = Position | int | str
+
+
+class Rows:
+    """Rows of a log as Arrow batches, read when they are asked for, and anew each time.
+
+    Whatever takes an Arrow stream (`__arrow_c_stream__`) takes this: pyarrow, Polars, DuckDB, pandas.
+    """
+
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self.schema = schema
+        self._read = read
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._read()
+
+    def __repr__(self) -> str:
+        return f"<Rows: {', '.join(self.schema.names)}>"
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The batches one after the other, for code that takes a reader of Arrow."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> Any:
+        """All rows as a DataFrame of pandas."""
+        return self.to_table().to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+class Log:
+    """One log directory. Nothing is read before a method is called."""
+
+    def __init__(self, spoken: Dialect, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self._dialect = spoken
+
+    def __repr__(self) -> str:
+        return f"<Log {self.dialect} {self.path}>"
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is held open."""
+
+    def at(self, disk: Disk, path: str | None = None) -> Log:
+        """A log of the same dialect through another disk, here or at another path."""
+        return Log(self._dialect, disk, self.path if path is None else path)
+
+    # What it is
+
+    @cached_property
+    def root(self) -> str:
+        """The directory that holds the files: `path`, or the one that it stands for."""
+        return self._dialect.home(self.disk, self.path)
+
+    @property
+    def dialect(self) -> str:
+        """`taskflux`, `zmqraft`, `mpy6a` or `limestone`."""
+        return self._dialect.name
+
+    @property
+    def edition(self) -> str | None:
+        """`designed` or `shipped`; None where the dialect has one edition, or nothing in the directory tells."""
+        return self._dialect.edition(self.disk, self.root)
+
+    @property
+    def health(self) -> str:
+        """`clean`, `repairable`, `corrupt` or `unsupported`, by a look that leaves out what a snapshot covers."""
+        return self.inspect().verdict
+
+    @property
+    def stream(self) -> str | None:
+        """What the column `stream` is here: queue, topic or storage; None where a log has one only."""
+        return self._dialect.stream
+
+    @property
+    def unit(self) -> str:
+        """What a position is called: LSN, index, state id, epoch."""
+        return self._dialect.unit
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What the column `operation` can say here."""
+        return self._dialect.operations
+
+    @property
+    def entry_schema(self) -> pa.Schema:
+        """The columns of `entries`."""
+        return self._dialect.entry_schema
+
+    @property
+    def state_schema(self) -> pa.Schema:
+        """The columns of `state`."""
+        return self._dialect.state_schema
+
+    # How it is
+
+    def inspect(self) -> Inventory:
+        """What is here, and how it is; leaves out what a snapshot covers."""
+        from flintlog.core.verdict import judged
+
+        return judged(self, self._room("upkeep.verify").inspect(self.disk, self.root))
+
+    def verify(self, progress: Progress = no_progress, workers: Workers | None = None) -> Inventory:
+        """Every check the dialect knows, over every byte; done by `workers` where they are given."""
+        from flintlog.core.verdict import judged
+
+        return judged(self, self._room("upkeep.verify").verify(self.disk, self.root, progress, workers))
+
+    # What it says
+
+    def entries(
+        self,
+        first: Where | None = None,
+        last: Where | None = None,
+        *,
+        operations: Collection[str] | None = None,
+        streams: Collection[str] | None = None,
+        key: str | None = None,
+        payload: bool = True,
+        on_damage: OnDamage = "fail",
+    ) -> Rows:
+        """The entries of the log in log order. `first` and `last` are in it.
+
+        Pass `payload=False` to leave the payloads null, which is faster. `on_damage` says what happens where entries
+        cannot be read: `fail` raises, `stop` ends that file, `report` gives a row for it.
+        """
+        query = EntryQuery(
+            as_position(first),
+            as_position(last),
+            None if operations is None else frozenset(operations),
+            None if streams is None else frozenset(streams),
+            key,
+            payload,
+            on_damage,
+        )
+        return self.rows(self._checked(query))
+
+    def rows(self, query: EntryQuery) -> Rows:
+        """The entries of a query."""
+        from flintlog.core.entries import fitted, plan_entries, read_entries, reported
+
+        schema = self.entry_schema
+        if query.on_damage == "report":
+            schema = reported(schema)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            for split in plan_entries(self, query):
+                for batch in read_entries(self, split, query):
+                    yield fitted(batch, schema)
+
+        return Rows(schema, read)
+
+    def splits(self, query: EntryQuery) -> list[Split]:
+        """The pieces that hold the entries of `query`, in log order."""
+        found: list[Split] = self._room("entries").splits(self.disk, self.root, self._checked(query))
+        return found
+
+    def read_split(self, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+        """The entries of one piece, in batches."""
+        batches: Iterator[pa.RecordBatch] = self._room("entries").read_split(
+            self.disk, self.root, split, query
+        )
+        return batches
+
+    def explain(self, query: EntryQuery | None = None, where: ByteRange | None = None) -> Iterator[ByteField]:
+        """The bytes of the entries of `query`, field by field; with `where` of those that touch this range.
+
+        Without a query every byte of every file that the dialect knows, each in one field, in the order of the
+        inventory; damage is a field too. A file that goes away meanwhile is left out.
+        """
+        room = self._room("entries")
+        fields: Iterator[ByteField] = (
+            room.explain_files(self.disk, self.root, where)
+            if query is None
+            else room.explain(self.disk, self.root, self._checked(query), where)
+        )
+        return fields
+
+    def state(self, as_of: Where | None = None) -> Rows:
+        """The live state in the order of the JSON contract, now or at a position."""
+        number = self._parsed(as_of)
+        read = self._room("entries").state
+        return Rows(self.state_schema, lambda: read(self.disk, self.root, number))
+
+    def state_frame(self, workers: Workers, as_of: Where | None = None) -> Any:
+        """The same as a table of the workers' own kind, which they make in parts."""
+        number = self._parsed(as_of)
+        return self._room("entries").state_frame(workers, self.disk, self.root, number)
+
+    def follower(self) -> Follower:
+        """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
+        follower: Follower = self._room("follow").follower(self)
+        return follower
+
+    def picture(self, as_of: Position | None = None) -> Picture:
+        """Which files, and how much of each, make the log now or at a position; raises where no store would open.
+
+        Somebody may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
+        """
+        number = self._parsed(as_of)
+        found: Picture = self._room("upkeep.picture").picture(self.disk, self.root, number)
+        return found
+
+    def is_member(self, name: str) -> bool:
+        """Can a picture have a file of this name?"""
+        return self._dialect.is_member(name)
+
+    # What can be done to it
+
+    def plan_repair(self) -> Plan:
+        """What would make the directory open again, and what that gives up."""
+        from flintlog.core.verdict import judged_plan
+
+        make = self._room("upkeep.repair").plan_repair
+        return judged_plan(self, lambda: make(self.disk, self.root))
+
+    def plan_undo(self, name: str | None = None, *, force: bool = False) -> Plan:
+        """Take the newest repair back, or the one of that name; `force` also when something was written since."""
+        from flintlog.core.undo import plan_undo
+
+        lock, mode = self._dialect.lock(self.root)
+        return plan_undo(self.disk, self.root, self.dialect, name, force=force, lock=lock, lock_mode=mode)
+
+    def plan_snapshot(
+        self, as_of: Where | None = None, given: GivenState | None = None, workers: Workers | None = None
+    ) -> Plan:
+        """Write the state, now or at a position, to a snapshot and drop what it makes superfluous.
+
+        `given` is the state of a dialect whose entries mean something to the application only.
+        """
+        if given is not None and not self._dialect.takes_state:
+            raise UsageError(
+                f"the state of this {self.dialect} log follows from its entries", advice="Leave --data out"
+            )
+        number = self._parsed(as_of)
+        options = {"given": given} if self._dialect.takes_state else {}
+        make = self._room("upkeep.snapshot").plan_snapshot
+        plan: Plan = make(self.disk, self.root, number, workers=workers, **options)
+        return plan
+
+    def plan_compact(self, workers: Workers | None = None) -> Plan:
+        """Drop what the newest snapshot, or the one written for it, makes superfluous."""
+        plan: Plan = self._room("upkeep.compact").plan_compact(self.disk, self.root, workers)
+        return plan
+
+    def plan_migrate(self, edition: str | None = None, target: str | None = None) -> Plan:
+        """Write the log anew in another edition at `target`, an empty place; the states are proved equal first.
+
+        Without an edition: bring the directory, in its place, to the version that is written now.
+        """
+        if edition is None:
+            if not self._dialect.has_versions:
+                raise RefusedError(
+                    f"{self.dialect} has no versions of its format, so there is nothing to upgrade",
+                    file=self.path,
+                    advice="Name --edition and --to to write the directory in another edition"
+                    if self._dialect.has_editions
+                    else "Every release of Flintlog reads and writes the same bytes",
+                )
+            upgrade: Plan = self._room("upkeep.upgrade").plan_upgrade(self.disk, self.root)
+            return upgrade
+        if not self._dialect.has_editions:
+            return self._refused("migrate", f"{self.dialect} has one edition only")
+        convert: Plan = self._room("upkeep.convert").plan_convert(self.disk, self.root, edition, target)
+        return convert
+
+    def _refused(self, verb: str, why: str) -> Plan:
+        """A plan that cannot be applied."""
+        from flintlog.core.plan import Plan
+
+        def apply() -> str:
+            raise RefusedError(why, file=self.path)
+
+        return Plan(verb, self.dialect, self.root, (), apply, refusal=why, disk=self.disk)
+
+    # How a dialect is asked
+
+    def _room(self, name: str) -> Any:
+        return self._dialect.room(name)
+
+    def _parsed(self, position: Where | None) -> Any:
+        found = as_position(position)
+        return None if found is None else self._dialect.parse(found)
+
+    def _checked(self, query: EntryQuery) -> EntryQuery:
+        for bound in (query.first, query.last):
+            if bound is not None:
+                self._dialect.check_bound(bound)
+        return query
+
+
+def open_log(path: str | os.PathLike[str], *, disk: Disk | None = None, speaking: str | None = None) -> Log:
+    """Open a log directory for reading: of the dialect whose files lie there, or of the one that is named."""
+    if disk is None:
+        disk, path = Disk(), Disk.resolve(path)
+    place = os.fspath(path)
+    return Log(detect(disk, place) if speaking is None else dialect(speaking), disk, place)

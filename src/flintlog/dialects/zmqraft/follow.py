@@ -1,0 +1,12 @@
+"""Following a zmqraft log: entries by their index."""
+
+from __future__ import annotations
+
+from flintlog.core.follow import Follower
+from flintlog.core.log import Log
+from flintlog.core.numbered import Numbered
+
+
+def follower(log: Log) -> Follower:
+    """What is new in a log."""
+    return Numbered(log)
