@@ -172,7 +172,7 @@ def test_an_unfinished_switch_is_rolled_back_by_opening(tmp_path):
         write(store, b"a")
         [first] = store.compact().files
         write(store, b"b")
-        old = (tmp_path / "log" / lay.CATALOG_FILE).read_bytes()
+        old, kept = ((tmp_path / "log" / name).read_bytes() for name in (lay.CATALOG_FILE, first))
         [second] = store.compact().files
     new = (tmp_path / "log" / lay.CATALOG_FILE).read_bytes()
     logs = {path.name for path in (tmp_path / "log").glob("pwal_*")}
@@ -187,6 +187,7 @@ def test_an_unfinished_switch_is_rolled_back_by_opening(tmp_path):
         root = tmp_path / step.replace(" ", "-")
         shutil.copytree(tmp_path / "log", root)
         (root / second).rename(root / compacted)
+        (root / first).write_bytes(kept)
         for name, raw in ((lay.CATALOG_FILE, main), (lay.CATALOG_BACK, back)):
             (root / name).unlink(missing_ok=True)
             if raw is not None:
