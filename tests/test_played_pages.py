@@ -17,7 +17,9 @@ QUESTIONS = [
 ]
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text().split("\n## ")[1:]
 VERBS = ROOT / "docs" / "verbs"
-FORMATS = sorted(f"formats/{page.name}" for page in (ROOT / "docs" / "formats").glob("*.md"))
+FORMATS = sorted(
+    f"formats/{page.name}" for page in (ROOT / "docs" / "formats").glob("*.md") if page.name != "notes.md"
+)
 PAGES = sorted(page.name for page in VERBS.glob("*.md") if page.name != "README.md")
 
 

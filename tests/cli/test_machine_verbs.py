@@ -1,11 +1,10 @@
-"""`doctor`, `bench` and `completion`: they tell of this machine, and leave nothing behind."""
+"""`doctor` and `completion`: they tell of this machine, and leave nothing behind."""
 
 from __future__ import annotations
 
 import io
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -59,7 +58,6 @@ def test_doctor_where_nothing_can_be_written_says_so(tmp_path, capsys, monkeypat
 
 def test_doctor_of_no_directory(tmp_path, capsys):
     assert main(["doctor", str(tmp_path / "gone")]) == 4
-    assert main(["bench", str(tmp_path / "gone")]) == 4
     assert "no such directory" in capsys.readouterr().err
 
 
@@ -83,27 +81,6 @@ def test_advice_where_something_is_bad(bad, word):
     assert list(_advice(GOOD)) == []
     [line] = _advice({**GOOD, **bad})
     assert word in line
-
-
-def test_bench_measures_every_store_beside_the_floor(tmp_path):
-    command = [sys.executable, "-m", "flintlog.cli.main", "bench", str(tmp_path), "--json", "--seconds", "1"]
-    patched = f"import sys; sys.argv = {command[2:]!r}; import flintlog.cli.bench as b; b._BATCH = 10\n"
-    patched += "b._measured = lambda act, seconds: (act(), (1, 0.5))[1]\n"
-    patched += f"from flintlog.cli.main import main; sys.exit(main({command[3:]!r}))"
-    done = subprocess.run([sys.executable, "-c", patched], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert list(found) == [name for name, _ in contract.BENCH_FIELDS]
-    assert [row["what"].split()[0] for row in found["rows"]] == [
-        "write",
-        *(name for name in ("taskflux", "zmqraft", "mpy6a", "limestone") for _ in range(2)),
-    ]
-    assert {row["per_second"] for row in found["rows"]} == {2, 20}
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_bench_refuses_what_makes_no_sense(tmp_path):
-    assert main(["bench", str(tmp_path), "--payload", "0"]) == 2
-    assert main(["bench", str(tmp_path), "--seconds", "0"]) == 2
 
 
 def completed(script, *words):

@@ -67,7 +67,6 @@ COMMANDS = {
     "diff": "diff log longer",
     "web": "web log --json",
     "doctor": "doctor log --rounds 2",
-    "bench": "bench log --seconds 0.001",
     "demo": "demo DIALECT",
     "completion": "completion bash",
 }

@@ -175,12 +175,6 @@ DOCTOR_FIELDS: Fields = (
     ("advice", "a list of sentences, empty when nothing is bad"),
 )
 
-BENCH_FIELDS: Fields = (
-    ("path", "the directory on whose disk was measured"),
-    ("payload_bytes", "size of each payload"),
-    ("rows", "a list of {`what`, `mode`, `count`, `seconds`, `per_second`, `times_floor`}"),
-)
-
 WEB_FIELDS: Fields = (
     ("url", "where the page is"),
     ("directories", "the log directories that are shown"),

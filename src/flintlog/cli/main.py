@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from flintlog.cli.backup import BACKUP, RESTORE
-from flintlog.cli.bench import BENCH
 from flintlog.cli.completion import COMPLETION
 from flintlog.cli.demo import DEMO
 from flintlog.cli.diff import DIFF
@@ -49,7 +48,6 @@ VERBS: tuple[Verb, ...] = (
     DIFF,
     WEB,
     DOCTOR,
-    BENCH,
     DEMO,
     COMPLETION,
 )
@@ -58,10 +56,7 @@ EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
 
 _HELP_WIDTH = 80
-_AFTER_INTERRUPT = {
-    "demo": "what it had made is in its directory",
-    "bench": "nothing is left of what it wrote",
-}
+_AFTER_INTERRUPT = {"demo": "what it had made is in its directory"}
 
 EXIT_STATUSES = """\
 exit status:

@@ -27,7 +27,6 @@ _JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
     "diff": ("One object", contract.DIFF_FIELDS),
     "web": ("One object", contract.WEB_FIELDS),
     "doctor": ("One object", contract.DOCTOR_FIELDS),
-    "bench": ("One object", contract.BENCH_FIELDS),
 }
 
 _INTRODUCTION = """\

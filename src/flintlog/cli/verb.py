@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,14 +72,3 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return min(int(text), sys.maxsize)  # what Python can count to
-
-
-def duration(text: str) -> float:
-    """A number of seconds among the arguments."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
