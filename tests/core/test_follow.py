@@ -330,6 +330,30 @@ def test_a_log_that_is_rotated_between_planning_and_reading_is_read_under_its_ne
             list(follow.follower.read(planned[0]))
 
 
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+@pytest.mark.parametrize("same", [True, False])
+def test_entries_that_a_compaction_moves_between_planning_and_reading_are_not_left_out(
+    tmp_path, edition, same
+):
+    """A session is open in their log, so that the compaction copies them to another one and marks them here."""
+    with Datastore(tmp_path, edition=edition) as store:
+        channel = store.channel()
+        for number in range(3):
+            with channel.session() as session:
+                session.put(1, b"%d" % number, b"")
+            store.switch_epoch()
+        channel.begin().put(1, b"open", b"")
+        follower = open_log(tmp_path).follower()
+        end = follower.advance(beginning(), Limits(), "fail")
+        planner = follower if same else open_log(tmp_path).follower()
+        pieces = planner.pieces(beginning(), end, EntryQuery(), "fail")
+        assert sum(batch.num_rows for piece in pieces for batch in follower.read(piece)) == 3
+        store.compact()
+        with pytest.raises(ReplacedError):
+            [batch for piece in pieces for batch in follower.read(piece)]
+        channel.end()
+
+
 def test_epochs_are_not_cut_by_limits(tmp_path):
     with Datastore(tmp_path, snapshot=False) as store:
         channel = store.channel()

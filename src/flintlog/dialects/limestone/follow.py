@@ -54,6 +54,9 @@ from flintlog.disk import Disk
 IDLE_EPOCHS = 256
 
 
+Counts = dict[int, tuple[int, int]]  # entries and bytes by epoch
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A split with what counts in it."""
@@ -69,6 +72,9 @@ class EpochFollower:
     def __init__(self, log: Log) -> None:
         self._disk, self._path = log.disk, log.root
         self._done: dict[tuple[int, int], tuple[int, int]] = {}  # of a file: its size, and its greatest epoch
+        self._counts: dict[
+            tuple[int | None, Split], Counts
+        ] = {}  # of a part of a file: what the last look counted
 
     def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
         return looking_again(self._disk, lambda: self._advance(start, limits, on_loss))
@@ -98,31 +104,48 @@ class EpochFollower:
             end = until
         return {"epoch": max(end, found.low) if delivered is None else end, **place}
 
-    def _count(self, found: Survey, delivered: int | None, *, with_base: bool) -> dict[int, tuple[int, int]]:
+    def _count(self, found: Survey, delivered: int | None, *, with_base: bool) -> Counts:
         """Entries and bytes of each epoch that is new."""
-        result: dict[int, tuple[int, int]] = {}
+        result: Counts = {}
+        self._counts.clear()
         for part in _parts(found, delivered, with_base=with_base):
             stat = self._disk.stat(f"{self._path}/{part.split.file}")
             key, size = (stat.identity, stat.size) if stat is not None else ((0, 0), -1)
             known = self._done.get(key)
             if delivered is not None and known is not None and known[0] == size and known[1] <= delivered:
                 continue
-            query = EntryQuery(first=_bound(part.first), payload=False)
-            greatest = -1
-            for batch in entries.read_split(self._disk, self._path, part.split, query):
-                epochs = batch.column("position").to_numpy()
-                greatest = max(greatest, int(epochs.max()))
-                counted = _kept(batch, part.statuses)
-                if tables.COMPACTED in part.statuses:
-                    _add(result, np.full(counted.num_rows, max(found.low, 0)), counted)
-                else:
-                    _add(result, counted.column("position").to_numpy(), counted)
+            greatest, counts = self._count_part(part, max(found.low, 0))
+            self._counts[key[1], part.split] = counts
+            for epoch, (count, length) in counts.items():
+                before = result.get(epoch, (0, 0))
+                result[epoch] = (before[0] + count, before[1] + length)
             again = self._disk.stat(f"{self._path}/{part.split.file}")
             if again != stat:
                 continue  # it was rotated or written to meanwhile: nothing is known of it
             if part.split.start == 0 and part.split.end >= size:
                 self._done[key] = (size, max(greatest, known[1] if known and known[0] == size else -1))
         return result
+
+    def _count_part(self, part: _Part, low: int = 0) -> tuple[int, Counts]:
+        """The greatest epoch in a part of a log, and what counts of each; what is compacted counts as of `low`."""
+        query = EntryQuery(first=_bound(part.first), payload=False)
+        greatest, counts = -1, Counts()
+        for batch in entries.read_split(self._disk, self._path, part.split, query):
+            greatest = max(greatest, int(batch.column("position").to_numpy().max()))
+            counted = _kept(batch, part.statuses)
+            compacted = tables.COMPACTED in part.statuses
+            epochs = np.full(counted.num_rows, low) if compacted else counted.column("position").to_numpy()
+            _add(counts, epochs, counted)
+        return greatest, counts
+
+    def _expected(self, part: _Part, inode: int | None, last: int) -> int:
+        """How many entries up to an epoch a part holds now. A compaction may move them to another log before they are
+        read; then fewer are found, and that is told."""
+        counts = self._counts.get((inode, part.split))
+        if counts is None:
+            _, counts = self._count_part(part)
+        first = -1 if part.first is None else part.first
+        return sum(count for epoch, (count, _) in counts.items() if first <= epoch <= last)
 
     def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
         return looking_again(self._disk, lambda: self._pieces(start, end, query, on_loss))
@@ -162,7 +185,8 @@ class EpochFollower:
             )
             if not self._is_done(part.split, delivered):
                 inode = inodes.get(part.split.file)
-                result.append(Piece(wanted, part.split, statuses=part.statuses, inode=inode))
+                count = None if compacted else self._expected(part, inode, last)
+                result.append(Piece(wanted, part.split, statuses=part.statuses, inode=inode, count=count))
         return result
 
     def _is_done(self, split: Split, delivered: int | None) -> bool:
@@ -179,10 +203,14 @@ class EpochFollower:
         split = piece.split
         if split is None:
             return
+        seen = 0
         for batch in looking_again(self._disk, lambda: self._open(piece, split)):
             some = _kept(batch, piece.statuses)
             if some.num_rows:
+                seen += some.num_rows
                 yield some
+        if piece.count is not None and seen != piece.count:
+            raise replaced(f"{self._path}/{split.file}", "the entries of this log")
 
     def _open(self, piece: Piece, split: Split) -> Iterator[pa.RecordBatch]:
         """The batches of a split, whose file is open and the right one when this returns.
@@ -250,7 +278,7 @@ def _kept(batch: pa.RecordBatch, statuses: tuple[str, ...]) -> pa.RecordBatch:
     return batch.filter(pc.is_in(status, pa.array(statuses, pa.string())))
 
 
-def _add(result: dict[int, tuple[int, int]], epochs: NDArray[Any], batch: pa.RecordBatch) -> None:
+def _add(result: Counts, epochs: NDArray[Any], batch: pa.RecordBatch) -> None:
     if not len(epochs):
         return
     found, which = np.unique(epochs, return_inverse=True)
@@ -261,7 +289,7 @@ def _add(result: dict[int, tuple[int, int]], epochs: NDArray[Any], batch: pa.Rec
         result[epoch] = (before[0] + count, before[1] + int(size))
 
 
-def _within(taken: dict[int, tuple[int, int]], limits: Limits, durable: int) -> int | None:
+def _within(taken: Counts, limits: Limits, durable: int) -> int | None:
     """The last epoch that fits, at least one; the durable one when all do; None when there is nothing."""
     entries_, size = 0, 0
     last: int | None = None
