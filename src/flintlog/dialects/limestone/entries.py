@@ -23,11 +23,10 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
 from flintlog.dialects.limestone.base import damage_of
 from flintlog.dialects.limestone.files import blobs
-from flintlog.dialects.limestone.judge import Tail, judge
+from flintlog.dialects.limestone.judge import Tail, judge, resumption
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Around, Walk
 from flintlog.dialects.limestone.survey import Survey, survey
-from flintlog.dialects.limestone.upkeep.salvage import resumption
 from flintlog.disk import Disk
 
 _NOWHERE = -1

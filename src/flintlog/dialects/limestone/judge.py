@@ -25,7 +25,7 @@ import numpy as np
 from flintlog.columns.compile import kernel, le64
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.scan import Snippets, Stop, Walk
+from flintlog.dialects.limestone.scan import Around, Snippets, Stop, Walk
 
 _BEGIN, _END, _INVALIDATED, _TYPE_MAX = lay.BEGIN, lay.END, lay.INVALIDATED, lay.TYPE_MAX
 _MARKER_SIZE, _END_SIZE, _NO_CHECKSUM = lay.MARKER_SIZE, lay.END_SIZE, lay.NO_CHECKSUM
@@ -155,3 +155,15 @@ def zeros_from(buffer: memoryview, at: int) -> bool:
     """Does the file hold nothing but zeros from here on?"""
     pieces = (buffer[start : start + _SEARCH_CHUNK] for start in range(at, len(buffer), _SEARCH_CHUNK))
     return not any(bytes(piece).strip(b"\0") for piece in pieces)
+
+
+def resumption(view: memoryview, at: int, epoch: int, durable: int) -> tuple[int, Around | None]:
+    """Where reading goes on behind damage at `at`; with the snippet around it when only its begin marker is gone."""
+    orphan = scan.walk(view, at, None, Around(at, 0, lay.BEGIN)).snippets[:1]
+    end_epoch = int(orphan.end_epoch[0])
+    if orphan.closed[0] and int(orphan.entries[0]) and epoch <= end_epoch <= durable:
+        return at, Around(at, end_epoch, lay.BEGIN)
+    following = find_durable(view, at + 1, epoch, durable)
+    if following is None:
+        return len(view), None
+    return following + (lay.END_SIZE if int(view[following]) == lay.END else 0), None

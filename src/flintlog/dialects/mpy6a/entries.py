@@ -25,9 +25,9 @@ from flintlog.dialects.mpy6a import event_fields, scan, tables
 from flintlog.dialects.mpy6a import explain as fields
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.event_fields import Fields
+from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.scan import Damage, LogScan
-from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, live_survey, sound_survey, survey, survey_at
 from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk

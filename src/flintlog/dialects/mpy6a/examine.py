@@ -17,6 +17,7 @@ from flintlog.disk import Progress
 if TYPE_CHECKING:
     from flintlog.dialects.mpy6a.survey import Survey
 
+EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
 _EXHAUSTED_BEFORE = 1  # sessions are exhausted in any order of time
 _NEVER_TORN = 1 << 63
 

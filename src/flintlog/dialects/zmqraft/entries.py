@@ -26,7 +26,7 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan, tables
 from flintlog.dialects.zmqraft.files import list_files, read_head
 from flintlog.dialects.zmqraft.scan import Damage, Table
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF
+from flintlog.dialects.zmqraft.state import PROPERTIES_OF
 from flintlog.dialects.zmqraft.survey import (
     LOOKS_MAX,
     PAUSE_SECONDS,

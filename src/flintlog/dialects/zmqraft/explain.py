@@ -13,7 +13,7 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Segment
 from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, problem_of
+from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, problem_of
 from flintlog.dialects.zmqraft.tables import WORDS
 
 _EMPTY_MAP = b"\x80"

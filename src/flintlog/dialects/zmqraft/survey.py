@@ -34,7 +34,7 @@ from flintlog.dialects.zmqraft.replay import (
     without_begun,
 )
 from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, Loaded, load_file
+from flintlog.dialects.zmqraft.state import PROPERTIES_OF, Loaded, load_file
 from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
 

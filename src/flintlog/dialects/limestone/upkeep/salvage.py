@@ -12,8 +12,7 @@ import numpy as np
 
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.judge import find_durable, judge
-from flintlog.dialects.limestone.scan import Around
+from flintlog.dialects.limestone.judge import judge, resumption
 
 Piece = bytes | tuple[int, int]  # new bytes, or a range of the old ones
 
@@ -69,15 +68,3 @@ def _resume(view: memoryview, at: int, epoch: int, durable: int, found: Salvage)
     found.keep(at, end)
     found.renewed.append(at)
     return end
-
-
-def resumption(view: memoryview, at: int, epoch: int, durable: int) -> tuple[int, Around | None]:
-    """Where reading goes on behind damage at `at`; with the snippet around it when only its begin marker is gone."""
-    orphan = scan.walk(view, at, None, Around(at, 0, lay.BEGIN)).snippets[:1]
-    end_epoch = int(orphan.end_epoch[0])
-    if orphan.closed[0] and int(orphan.entries[0]) and epoch <= end_epoch <= durable:
-        return at, Around(at, end_epoch, lay.BEGIN)
-    following = find_durable(view, at + 1, epoch, durable)
-    if following is None:
-        return len(view), None
-    return following + (lay.END_SIZE if int(view[following]) == lay.END else 0), None

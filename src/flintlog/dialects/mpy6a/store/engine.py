@@ -18,6 +18,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.files import is_mark
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Bytes, Operation
@@ -28,7 +29,6 @@ from flintlog.dialects.mpy6a.survey import Survey, survey
 from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
-EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
 CHANGES_BYTES_MAX = 4 << 20  # of a change log without an operation log: a second or two to read
 _EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are replayed one by one
 

@@ -6,8 +6,8 @@ from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import compaction
 from flintlog.dialects.mpy6a.compaction import Merge
+from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.store import SessionStore
-from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.store.session_store import FILE_BYTES
 from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk

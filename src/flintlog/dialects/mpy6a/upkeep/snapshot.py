@@ -5,9 +5,9 @@ from __future__ import annotations
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.store import SessionStore
-from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, survey
 from flintlog.disk import Disk
 from flintlog.errors import UsageError

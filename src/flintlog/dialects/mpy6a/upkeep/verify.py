@@ -13,10 +13,9 @@ from flintlog.core.position import Position
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
-from flintlog.dialects.mpy6a.examine import read_records
+from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES, read_records
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.replay import File
-from flintlog.dialects.mpy6a.store.engine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.survey import Survey, live_survey, survey
 from flintlog.dialects.mpy6a.waiting import next_replay
 from flintlog.disk import Disk, Progress, no_progress

@@ -18,10 +18,10 @@ from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.columns.packing import pack, unpack
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.snapshot import RECORD_HEAD, check_fits, fill_heads, state_size
 from flintlog.dialects.taskflux.spread.joining import Replayed, state_of
 from flintlog.dialects.taskflux.spread.looking import Place, changed, looked
 from flintlog.dialects.taskflux.state import Ints, Pointers
-from flintlog.dialects.taskflux.store.snapshot import RECORD_HEAD, check_fits, fill_heads, state_size
 from flintlog.disk import Disk, File
 from flintlog.errors import DiskError, RefusedError
 

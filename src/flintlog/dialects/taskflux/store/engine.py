@@ -20,10 +20,10 @@ from flintlog.core.kept import keep_and_empty
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata
+from flintlog.dialects.taskflux.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
-from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.survey import SNAPSHOT_UNUSABLE, Fit, Survey, survey
 from flintlog.disk import Disk, FailStop, File, take_lock, write_all
 from flintlog.errors import DamageError, RefusedError, UnsupportedError

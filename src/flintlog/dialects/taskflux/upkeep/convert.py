@@ -20,8 +20,8 @@ from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Layout, Metadata
 from flintlog.dialects.taskflux.scan import Records
+from flintlog.dialects.taskflux.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.state import State
-from flintlog.dialects.taskflux.store.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk, write_all
 from flintlog.errors import RefusedError

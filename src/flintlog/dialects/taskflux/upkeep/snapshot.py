@@ -10,13 +10,13 @@ from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules
 from flintlog.dialects.taskflux.settings import Settings
+from flintlog.dialects.taskflux.snapshot import state_size
 from flintlog.dialects.taskflux.spread import looked, write_snapshot
 from flintlog.dialects.taskflux.spread.joining import state_of
 from flintlog.dialects.taskflux.spread.looking import Place
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.engine import Engine
 from flintlog.dialects.taskflux.store.opening import Opening
-from flintlog.dialects.taskflux.store.snapshot import state_size
 from flintlog.dialects.taskflux.survey import Fit, Survey, survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError

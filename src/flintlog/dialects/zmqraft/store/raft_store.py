@@ -24,16 +24,11 @@ from flintlog.dialects.zmqraft.batch import Batch
 from flintlog.dialects.zmqraft.files import check_snapshot_name
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.scan import Entries
+from flintlog.dialects.zmqraft.state import APPLIED_PROPERTIES, PROPERTIES_OF, RAFT_PROPERTIES, read_state
 from flintlog.dialects.zmqraft.store.file_log import FileLog
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile
 from flintlog.dialects.zmqraft.store.stamp import Stamps
-from flintlog.dialects.zmqraft.store.state_file import (
-    APPLIED_PROPERTIES,
-    PROPERTIES_OF,
-    RAFT_PROPERTIES,
-    StateFile,
-    read_state,
-)
+from flintlog.dialects.zmqraft.store.state_file import StateFile
 from flintlog.disk import Disk, FailStop, File, take_lock
 from flintlog.errors import RefusedError
 

@@ -16,7 +16,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.layout import Segment
-from flintlog.dialects.zmqraft.store.state_file import SECTOR_SIZE
+from flintlog.dialects.zmqraft.state import SECTOR_SIZE
 from flintlog.disk import Disk, FailStop
 from flintlog.errors import DamageError, RefusedError, UsageError
 

@@ -8,7 +8,7 @@ import msgpack
 
 from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
+from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.survey import IndexRead, Survey, survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError

@@ -26,8 +26,8 @@ from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import Stray, read_snapshot_file
 from flintlog.dialects.zmqraft.scan import Damage, Table
+from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.store import RaftStore
-from flintlog.dialects.zmqraft.store.state_file import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, Survey, substitute, survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
