@@ -86,6 +86,24 @@ def test_what_is_no_log_and_no_position_is_told(tmp_path, log):
         log.entries(first=(1, 2, 3))
 
 
+def test_a_word_that_is_none_is_told_and_one_word_needs_no_list(tmp_path):
+    with QueueStore(tmp_path) as store:
+        store.create("mail").add(b"letter")
+    log = flintlog.open(str(tmp_path).encode())
+    assert log.entries(operations="add").to_table().num_rows == 1
+    assert log.entries(streams="mail").to_table().num_rows == 2
+    assert log.entries(key=0).to_table().num_rows == log.entries(key="0").to_table().num_rows == 1
+    for wrong in (
+        {"on_damage": "raise"},
+        {"on_damage": None},
+        {"operations": ["nope"]},
+        {"key": b"0"},
+        {"first": 1.5},
+    ):
+        with pytest.raises(UsageError):
+            log.entries(**wrong)
+
+
 def test_damage_is_an_error_an_end_or_a_row(tmp_path):
     with QueueStore(tmp_path) as store:
         for number in range(9):

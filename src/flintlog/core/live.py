@@ -157,11 +157,11 @@ def _raise_failure(error: OSError, path: str) -> None:
 
 def member(disk: Disk, place: str) -> Stat | None:
     """What a file of a log is; None when it went meanwhile. Anything else under its name is refused."""
-    found = disk.stat(place)
-    if found is None and not disk.is_link(place):
+    found, linked = disk.stat(place), disk.is_link(place)
+    if found is None and not linked:
         return None
-    if found is None or found.is_directory:
-        what = "a link to nothing" if found is None else "a directory"
+    if linked or found is None or found.is_directory:
+        what = "a directory" if not linked else "a link to nothing" if found is None else "a symbolic link"
         raise RefusedError(
             f"{what} has the name of a file of the log",
             file=place,

@@ -168,9 +168,9 @@ class Log:
         first: Where | None = None,
         last: Where | None = None,
         *,
-        operations: Collection[str] | None = None,
-        streams: Collection[str] | None = None,
-        key: str | None = None,
+        operations: str | Collection[str] | None = None,
+        streams: str | int | Collection[str | int] | None = None,
+        key: str | int | None = None,
         payload: bool = True,
         on_damage: OnDamage = "fail",
     ) -> Rows:
@@ -179,15 +179,23 @@ class Log:
         Pass `payload=False` to leave the payloads null, which is faster. `on_damage` says what happens where entries
         cannot be read: `fail` raises, `stop` ends that file, `report` gives a row for it.
         """
-        query = EntryQuery(
-            as_position(first),
-            as_position(last),
-            None if operations is None else frozenset(operations),
-            None if streams is None else frozenset(streams),
-            key,
-            payload,
-            on_damage,
-        )
+        if on_damage not in ("fail", "stop", "report"):
+            raise UsageError(
+                f"on_damage cannot be {on_damage!r}", advice="Choose one of: 'fail', 'stop', 'report'"
+            )
+        asked = _words(operations)
+        for word in asked or ():
+            if word not in (*self.operations, "damage"):
+                raise UsageError(
+                    f"no entry of this {self.dialect} log is a {word!r}",
+                    advice=f"There are {', '.join(one for one in self.operations if not one.isdecimal())}",
+                )
+        if isinstance(key, int):
+            key = str(key)
+        if key is not None and not isinstance(key, str):
+            raise UsageError(f"{key!r} is not a key as `dump --key` takes it", advice="Give text")
+        bounds = as_position(first), as_position(last)
+        query = EntryQuery(*bounds, asked, _words(streams), key, bool(payload), on_damage)
         return self.rows(self._checked(query))
 
     def rows(self, query: EntryQuery) -> Rows:
@@ -344,9 +352,16 @@ class Log:
         return query
 
 
+def _words(given: str | int | Collection[str | int] | None) -> frozenset[str] | None:
+    """One word, or several; numbers, as storages and topics have them, are words too."""
+    if given is None:
+        return None
+    return frozenset(map(str, [given] if isinstance(given, str | int) else given))
+
+
 def open_log(path: str | os.PathLike[str], *, disk: Disk | None = None, speaking: str | None = None) -> Log:
     """Open a log directory for reading: of the dialect whose files lie there, or of the one that is named."""
+    place = os.fsdecode(path)
     if disk is None:
-        disk, path = Disk(), Disk.resolve(path)
-    place = os.fspath(path)
+        disk, place = Disk(), Disk.resolve(place)
     return Log(detect(disk, place) if speaking is None else dialect(speaking), disk, place)

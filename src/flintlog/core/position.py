@@ -39,9 +39,12 @@ def span(first: int, last: int) -> str:
 
 def as_position(value: Position | int | str | None) -> Position | None:
     """A position as a program gives it: a tuple, a number, or text as a person types it."""
-    if value is None or isinstance(value, tuple):
-        return value
-    return (value,) if isinstance(value, int) else parse_position(value)
+    if isinstance(value, str):
+        return parse_position(value)
+    parts = (value,) if isinstance(value, int) else value
+    if parts is not None and not (isinstance(parts, tuple) and all(isinstance(part, int) for part in parts)):
+        raise UsageError(f"{value!r} is not a position", advice="Give a whole number, or several in a tuple")
+    return parts
 
 
 def parse_position(text: str) -> Position:

@@ -17,6 +17,7 @@ last entries with its end marker, look like what was written.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,17 @@ def find_durable(buffer: memoryview, start: int, low: int, high: int) -> int | N
             return found
         at = found + 1
     return found  # so many that look like one: let a person decide
+
+
+def later_markers(buffer: memoryview, start: int, low: int) -> Iterator[int]:
+    """Where markers of an epoch from `low` on stand, at or behind `start`; also bytes that only look like one."""
+    at, high = start, np.uint64(lay.NUMBER_MAX)
+    while True:
+        found = int(_find.run(len(buffer) - at, buffer, at, len(buffer), np.uint64(low), high))
+        if found < 0:
+            return
+        yield found
+        at = found + 1
 
 
 def _is_snippet(buffer: memoryview, at: int) -> bool:

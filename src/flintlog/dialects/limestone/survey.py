@@ -514,11 +514,13 @@ def _judge_logs(found: Survey) -> None:
     if not left_out:
         return
     found.all_history = True
-    gone = sorted(found.catalog.detached - {read.file.name for read in found.logs})
+    there = {read.file.name: read for read in found.logs}
+    gone = sorted(name for name in found.catalog.detached if not _is_whole(found, there.get(name)))
     for read in left_out:
         message = f"a compaction up to epoch {found.low} left this log out; all logs count by their versions"
         if gone:
-            message = f"a compaction up to epoch {found.low} left this log out, and {gone[0]} is gone"
+            how = "is not whole" if gone[0] in there else "is gone"
+            message = f"a compaction up to epoch {found.low} left this log out, and {gone[0]} {how}"
         severity, code = (
             (Severity.CORRUPT, "left-out-ambiguous") if gone else (Severity.REPAIRABLE, "left-out")
         )
@@ -535,6 +537,11 @@ def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
             f"an active log holds nothing up to epoch {found.low}, which is compacted: it is another file"
         )
         yield Finding(Severity.CORRUPT, "snippet-old", message, read.file.name, int(old.offset[0]))
+
+
+def _is_whole(found: Survey, read: LogRead | None) -> bool:
+    """Does a log that was compacted still hold what the compaction took from it, as far as can be seen?"""
+    return read is not None and read.tail is None and bool((read.counted(-1, found.low).entries > 0).any())
 
 
 def _is_left_out(found: Survey, read: LogRead) -> bool:

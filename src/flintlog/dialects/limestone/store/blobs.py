@@ -13,8 +13,8 @@ from flintlog.dialects.limestone import files, scan
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Edition
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.disk import Disk
-from flintlog.errors import RefusedError
+from flintlog.disk import Buffer, Disk
+from flintlog.errors import RefusedError, UsageError
 
 
 def referenced(found: Survey) -> set[int]:
@@ -64,9 +64,10 @@ class Blobs:
         with file:
             end = 0
             for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
+                data = _bytes_of(chunk)
                 with self._guard():  # not around the iterator: what it raises is the caller's own
-                    file.pwrite(chunk, end)
-                end += memoryview(chunk).nbytes
+                    file.pwrite(data, end)
+                end += len(data)
             with self._guard():
                 file.sync()
                 self._disk.sync_directory(posixpath.dirname(path))
@@ -84,6 +85,16 @@ class Blobs:
         """Where a blob stands."""
         lay.check_number("blob number", number)
         return posixpath.join(self._path, lay.blob_path(number))
+
+
+def _bytes_of(chunk: Buffer) -> memoryview:
+    """A piece of a blob by its bytes; anything else is refused before a file is touched."""
+    try:
+        return memoryview(chunk).cast("B")
+    except TypeError as error:
+        raise UsageError(
+            f"a blob is bytes, or pieces that are bytes, not {type(chunk).__name__}: {error}"
+        ) from None
 
 
 def collect(found: Survey) -> int:

@@ -19,6 +19,7 @@ from flintlog.core.kept import keep_cut
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.base import compacted_epoch
 from flintlog.dialects.limestone.files import read_epochs
+from flintlog.dialects.limestone.judge import later_markers
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.dialects.limestone.survey import LogRead, Survey
@@ -73,8 +74,12 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
     ):
         cut = pending[0] if cut is None else min(cut, pending[0])
     marks = [at for at in pending if cut is None or at < cut]
-    if torn is not None and not may_cut and not torn.marked and torn.begin not in marks:
-        marks.append(torn.begin)
+    if torn is not None and not may_cut:
+        if not torn.marked and torn.begin not in marks:
+            marks.append(torn.begin)
+        # A walk does not come to what stands behind. It must not come to life when its epoch is durable.
+        view = found.view(read.file.name, active=read.file.active)
+        marks += later_markers(view, torn.offset + 1, found.durable + 1)
     changed = marks if cut is None else [*marks, cut]
     with found.disk.open(_path(found, read.file.name), "write") as file:
         if changed and (torn is not None or sessions.entries.any()):  # a begin marker alone holds nothing

@@ -112,7 +112,7 @@ class Common:
         return check_delay(delay) if delay is not None else self._topic(topic).delay
 
     def _topic(self, number: int) -> Topic:
-        topic = self.topics.get(number)
+        topic = self.topics.get(number) if isinstance(number, int) else None
         if topic is None:
             known = ", ".join(map(str, sorted(self.topics))) or "none"
             raise TopicUnknownError(

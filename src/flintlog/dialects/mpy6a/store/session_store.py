@@ -183,6 +183,8 @@ class SessionStore(Common):
 
     def lead(self, term: int) -> None:
         """Take operations from the application, with state ids of this term."""
+        if not isinstance(term, int):
+            raise UsageError(f"{term!r} is not a term", advice="A term is a whole number")
         with self._engine.lock:
             self._engine.failstop.check()
             machine = self._engine.machine
