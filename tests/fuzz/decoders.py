@@ -31,7 +31,7 @@ from flintlog.dialects.taskflux import files as taskflux_files
 from flintlog.dialects.taskflux import layout as taskflux
 from flintlog.dialects.taskflux import scan as taskflux_scan
 from flintlog.dialects.zmqraft import scan as zmqraft_scan
-from flintlog.dialects.zmqraft.store import state_file as zmqraft_state
+from flintlog.dialects.zmqraft import state as zmqraft_state
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.testing import MemoryKernel, State
