@@ -70,7 +70,7 @@ def test_the_state_is_one_that_was_true_at_a_moment(live):
 
 def test_a_state_that_is_read_slowly_stays_the_same(live):
     for _ in range(5):
-        batches = Log(DIALECT, DISK, live).state()
+        batches = iter(Log(DIALECT, DISK, live).state())
         rows = next(batches).to_pylist()
         Log(DIALECT, DISK, live).verify()
         rows += [row for batch in batches for row in batch.to_pylist()]
