@@ -359,9 +359,10 @@ def _words(given: str | int | Collection[str | int] | None) -> frozenset[str] | 
     return frozenset(map(str, [given] if isinstance(given, str | int) else given))
 
 
-def open_log(path: str | os.PathLike[str], *, disk: Disk | None = None, speaking: str | None = None) -> Log:
+def open_log(
+    path: str | bytes | os.PathLike[str], *, disk: Disk | None = None, speaking: str | None = None
+) -> Log:
     """Open a log directory for reading: of the dialect whose files lie there, or of the one that is named."""
-    place = os.fsdecode(path)
-    if disk is None:
-        disk, place = Disk(), Disk.resolve(place)
+    place = str(path) if disk is not None else Disk.resolve(path)
+    disk = disk or Disk()
     return Log(detect(disk, place) if speaking is None else dialect(speaking), disk, place)

@@ -201,16 +201,17 @@ class Disk:
         self.progress = progress
 
     @staticmethod
-    def resolve(path: str | os.PathLike[str]) -> str:
+    def resolve(path: str | bytes | os.PathLike[str]) -> str:
         """The absolute path, so that a later change of the working directory moves nothing.
 
         No path at all is a mistake (a variable of a script that is not set), and not the working directory.
         """
-        if not os.fspath(path):
+        text = os.fsdecode(path)
+        if not text:
             raise UsageError("the path is empty", advice="Name a directory; . is the one you are in")
-        if "\0" in os.fspath(path):
+        if "\0" in text:
             raise UsageError("there is a zero byte in the path", advice="No name on a disk can hold one")
-        return os.path.abspath(os.fspath(path))
+        return os.path.abspath(text)
 
     @staticmethod
     def borrow_directory(inside: str | None = None) -> str:

@@ -183,13 +183,11 @@ class SessionStore(Common):
 
     def lead(self, term: int) -> None:
         """Take operations from the application, with state ids of this term."""
-        if not isinstance(term, int):
-            raise UsageError(f"{term!r} is not a term", advice="A term is a whole number")
         with self._engine.lock:
             self._engine.failstop.check()
             machine = self._engine.machine
             least = max(machine.last.term, self._engine.next_term)
-            if not least <= term <= lay.UINT64_MAX:
+            if not isinstance(term, int) or not least <= term <= lay.UINT64_MAX:
                 raise RefusedError(
                     f"term {term} cannot follow term {machine.last.term}",
                     file=self.path,
