@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import signal
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from flintlog import Datastore, QueueStore, ReplicaLog, SessionStore, Topic
+from flintlog.core.threads import StoreLock
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
-from flintlog.disk import Disk
+from flintlog.disk import Disk, FailStop
 from flintlog.errors import ClosedError, FlintlogError, ForkedError, LockedError, StoppedError
 from flintlog.testing import Notes
 from flintlog.testing.races import judge
@@ -299,6 +301,66 @@ def test_an_interrupt_while_a_thread_starts_is_raised_as_itself(start, when, tmp
         if thread.name in ("flintlog-snapshot", "flintlog-epochs"):
             thread.join(PATIENCE)
             assert not thread.is_alive()
+
+
+def at_step(number: int, act: Callable[[], object]) -> bool:
+    """Call `act` and send SIGALRM before its Nth byte code where locks and signals are; False: it has fewer."""
+    left = number
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(("threads.py", "threading.py", "interrupts.py")):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGALRM)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(None)
+    return left <= 0
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_an_interrupt_at_any_step_of_a_sleep_leaves_the_lock_and_the_turns(reentrant, interrupts):
+    lock = StoreLock(FailStop("sleepers"), reentrant=reentrant)
+    condition = lock.condition()
+
+    def sleep() -> None:
+        with lock:
+            condition.notify()
+            condition.wait(0.001)
+
+    def step(number: int) -> bool:
+        reached = True
+
+        def act() -> None:
+            nonlocal reached
+            reached = at_step(number, sleep)
+
+        interrupts.call(PATIENCE, act)
+        return reached
+
+    def look() -> None:
+        with lock:
+            left.append(len(condition._bells))
+
+    left: list[int] = []
+    for number in itertools.count(1):
+        reached = step(number)
+        looker = threading.Thread(target=look, daemon=True)
+        looker.start()
+        looker.join(PATIENCE)
+        assert left == [0], f"step {number}"
+        left.clear()
+        if not reached:
+            break
+    assert interrupts.came > 30
 
 
 def test_a_handler_of_the_application_is_its_own_again_after_a_call(tmp_path):

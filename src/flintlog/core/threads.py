@@ -1,4 +1,4 @@
-"""Locks, conditions and threads of the stores, made in one place.
+"""Locks, sleepers and threads of the stores, made in one place.
 
 It is a seam: `flintlog.testing` puts a scheduler here that runs one thread at a time and switches by a seed, so that a
 race is found and found again. The stores do not know.
@@ -21,7 +21,6 @@ class Makers(Protocol):
 
     def lock(self) -> Any: ...
     def rlock(self) -> Any: ...
-    def condition(self, held: Any = None) -> Any: ...
     def event(self) -> Any: ...
     def thread(self, *, target: Callable[[], None], name: str, daemon: bool = False) -> Any: ...
     def monotonic(self) -> float: ...
@@ -30,7 +29,6 @@ class Makers(Protocol):
 class _Python:
     lock = staticmethod(threading.Lock)
     rlock = staticmethod(threading.RLock)
-    condition = staticmethod(threading.Condition)
     event = staticmethod(threading.Event)
     thread = staticmethod(threading.Thread)
     monotonic = staticmethod(time.monotonic)
@@ -58,11 +56,6 @@ def lock() -> Any:
 def rlock() -> Any:
     """A lock of `threading` that its holder may take again."""
     return _makers.rlock()
-
-
-def condition(held: Any = None) -> Any:
-    """A condition of `threading`, on a lock of this module."""
-    return _makers.condition(held)
 
 
 def event() -> Any:
@@ -99,14 +92,17 @@ class StoreLock:
     def __init__(self, failstop: FailStop, *, reentrant: bool = False) -> None:
         self._failstop = failstop
         self._lock = _makers.rlock() if reentrant else _makers.lock()
+        self._depth = 0
         self._closed = _makers.event()
 
     def __enter__(self) -> None:
         self._failstop.check_process()
         DEFERRED.__enter__()
         self._lock.acquire()
+        self._depth += 1
 
     def __exit__(self, *exc: object) -> None:
+        self._depth -= 1
         self._lock.release()
         DEFERRED.__exit__()
 
@@ -134,25 +130,50 @@ class StoreLock:
 
     def condition(self) -> StoreCondition:
         """A condition to wait for while the lock is held."""
-        return StoreCondition(_makers.condition(self._lock))
+        return StoreCondition(self)
+
+    def let_go(self) -> int:
+        """Give the lock back, however often this thread holds it; returns how often that is."""
+        depth, self._depth = self._depth, 0
+        for _ in range(depth):
+            self._lock.release()
+        return depth
+
+    def take_back(self, depth: int) -> None:
+        """Take the lock as often as `let_go` gave it back."""
+        for _ in range(depth):
+            self._lock.acquire()
+        self._depth = depth
 
 
 class StoreCondition:
-    """Threads that sleep until a store changes. The lock is held in every call. A sleeper can be interrupted."""
+    """Threads that sleep until a store changes. The lock is held in every call.
 
-    def __init__(self, condition: Any) -> None:
-        self._condition = condition
-        self.notify: Callable[..., None] = condition.notify
-        self.notify_all: Callable[[], None] = condition.notify_all
+    A sleeper can be interrupted, but only while it sleeps: a handler that raised between giving the lock back and
+    sleeping, as it may in `threading.Condition`, would leave the lock to nobody.
+    """
+
+    def __init__(self, lock: StoreLock) -> None:
+        self._lock = lock
+        self._bells: list[Any] = []  # one for each sleeper, the longest asleep first; a rung bell is free
 
     def wait(self, timeout: float | None = None) -> None:
         """Sleep until notified; at most `timeout` seconds."""
+        bell = _makers.lock()
+        bell.acquire()
+        self._bells.append(bell)
+        depth = self._lock.let_go()
+        woken = False
         try:
             with DEFERRED.lifted():
-                self._condition.wait(timeout)
-        except BaseException:
-            self._condition.notify()  # it may have been this sleeper's turn
-            raise
+                bell.acquire(True, -1 if timeout is None else timeout)
+            woken = True
+        finally:
+            self._lock.take_back(depth)
+            if bell in self._bells:
+                self._bells.remove(bell)
+            elif not woken:
+                self.notify()  # it was this sleeper's turn
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None = None) -> bool:
         """Sleep until something is so; False when the time is over."""
@@ -163,3 +184,13 @@ class StoreCondition:
                 return False
             self.wait(left)
         return True
+
+    def notify(self, count: int = 1) -> None:
+        """Wake the threads that sleep the longest."""
+        rung, self._bells = self._bells[:count], self._bells[count:]
+        for bell in rung:
+            bell.release()
+
+    def notify_all(self) -> None:
+        """Wake every thread that sleeps."""
+        self.notify(len(self._bells))

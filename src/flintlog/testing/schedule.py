@@ -1,6 +1,6 @@
 """Threads under a scheduler: one runs at a time, and a seed decides which.
 
-Every call of a `Kernel` and every lock, condition, event and thread of `flintlog.core.threads` is a point where another
+Every call of a `Kernel` and every lock, event and thread of `flintlog.core.threads` is a point where another
 thread may go on. The scheduler chooses by the seed, so a race that one seed shows is shown by it each time. Time is
 the scheduler's own: it passes when every thread waits, so a timeout costs nothing.
 
@@ -195,9 +195,6 @@ class Scheduler:
     def rlock(self) -> _Lock:
         return _Lock(self, reentrant=True)
 
-    def condition(self, held: Any = None) -> _Condition:
-        return _Condition(self, held or _Lock(self, reentrant=True))
-
     def event(self) -> _Event:
         return _Event(self)
 
@@ -244,50 +241,6 @@ class _Lock:
 
     def __exit__(self, *exc: object) -> None:
         self.release()
-
-
-class _Condition:
-    def __init__(self, scheduler: Scheduler, lock: _Lock) -> None:
-        self._scheduler = scheduler
-        self._lock = lock
-        self._sleepers: list[list[bool]] = []
-
-    def __enter__(self) -> bool:
-        return self._lock.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        woken = [False]
-        self._sleepers.append(woken)
-        count, self._lock.count = self._lock.count, 1
-        self._lock.release()
-        try:
-            return self._scheduler._wait(lambda: woken[0], "a condition", timeout)
-        finally:
-            if woken in self._sleepers:
-                self._sleepers.remove(woken)
-            self._lock.acquire()
-            self._lock.count = count
-
-    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        deadline = None if timeout is None else self._scheduler.monotonic() + timeout
-        while not predicate():
-            left = None if deadline is None else deadline - self._scheduler.monotonic()
-            if left is not None and left <= 0:
-                return False
-            self.wait(left)
-        return True
-
-    def notify(self, count: int = 1) -> None:
-        for woken in self._sleepers[:count]:
-            woken[0] = True
-        del self._sleepers[:count]
-        self._scheduler.wake()
-
-    def notify_all(self) -> None:
-        self.notify(len(self._sleepers))
 
 
 class _Event:

@@ -112,6 +112,7 @@ class Automatic:
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             try:
+                self.store.failstop.check()
                 self._switch()
             except ClosedError:
                 return

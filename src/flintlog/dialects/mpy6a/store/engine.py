@@ -48,17 +48,18 @@ class Engine:
         self,
         disk: Disk,
         path: str,
+        failstop: FailStop,
         *,
         strict: bool,
         follower: bool = False,
         log_bytes: int,
         reserve_bytes: int,
-        after: Callable[[], None],
+        after: Callable[[], None] = lambda: None,
     ) -> None:
         self.disk = disk
         self.path = path
         self.strict = strict
-        self.failstop = FailStop(path, after)
+        self.failstop = failstop
         self.lock = threads.StoreLock(self.failstop, reentrant=True)
         self._log_bytes = log_bytes
         self._after = after

@@ -38,7 +38,7 @@ from flintlog.dialects.mpy6a.store.session import (
     is_time,
     warn_exhausted,
 )
-from flintlog.disk import DEFERRED, Disk
+from flintlog.disk import DEFERRED, Disk, FailStop
 from flintlog.errors import ClosedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -91,15 +91,18 @@ class SessionStore(Common):
         self._file_seconds = file_seconds
         if file_seconds is not None and file_seconds < 1:
             raise UsageError(f"a file cannot be written for {file_seconds!r} seconds")
-        self._changed = threads.condition()
+        disk = disk or Disk()
+        failstop = FailStop(path := disk.resolve(path), self._wake)
+        self._news = threads.StoreLock(failstop)  # no other lock is taken with it
+        self._changed = self._news.condition()
         self._changes = 0
         self._leads = False
         self._closed = False
         self._listed: set[Place] = set()  # of sessions that `due` may hand out too
-        disk = disk or Disk()
         self._engine = Engine(
             disk,
-            disk.resolve(path),
+            path,
+            failstop,
             strict=strict,
             follower=follower,
             log_bytes=log_bytes,
@@ -450,22 +453,19 @@ class SessionStore(Common):
                 self._sleep(seen, head, wait)
 
     def _sleep(self, seen: int, head: int | None, wait: Callable[[float], None] | None) -> None:
-        """Until a session is due, at most an hour, or until something changed since `seen`.
-
-        Only `_changed` is held, and nobody takes another lock with it: a writer wakes sleepers with its own in hand.
-        """
+        """Until a session is due, at most an hour, or until something changed since `seen`."""
         seconds = _LONGEST_SLEEP if head is None else min(head - self._now(None), _LONGEST_SLEEP)
         if seconds <= 0:
             return
         if wait is not None:
             wait(seconds)
             return
-        with self._changed:
+        with self._news:
             if self._changes == seen and not self._closed:
                 self._changed.wait(seconds)
 
     def _wake(self) -> None:
-        with self._changed:
+        with self._news:
             self._changes += 1
             self._changed.notify_all()
 

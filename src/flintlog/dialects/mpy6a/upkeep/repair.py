@@ -24,7 +24,7 @@ from flintlog.dialects.mpy6a.store.engine import Engine
 from flintlog.dialects.mpy6a.survey import survey
 from flintlog.dialects.mpy6a.upkeep import salvage
 from flintlog.dialects.mpy6a.upkeep.rebuild import Rebuild, Rebuilt, filled_up_to, rebuild
-from flintlog.disk import Disk
+from flintlog.disk import Disk, FailStop
 
 # What opening does about what a crash left, and whether that takes bytes away.
 _HEALED_BY_OPENING = {
@@ -57,15 +57,11 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
         strict = lay.OPERATIONS_FILE not in found.listing.known
 
         def heal(disk: Disk) -> None:
-            Engine(disk, path, strict=strict, log_bytes=1 << 62, reserve_bytes=0, after=_nothing).close()
+            Engine(disk, path, FailStop(path), strict=strict, log_bytes=1 << 62, reserve_bytes=0).close()
 
         return draft.carry_out(keeper, heal)
 
     return Plan("repair", "mpy6a", path, tuple(draft.steps), apply, tuple(draft.lost), findings, disk=disk)
-
-
-def _nothing() -> None:
-    """Nobody waits for sessions of a directory that is opened to heal it."""
 
 
 def _plan_opening(findings: tuple[Finding, ...], draft: Draft) -> None:
