@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.golden_cases import snapshot_of
 
 from flintlog.cli.main import main
-from golden_cases import snapshot_of
 
 
 @pytest.mark.parametrize(

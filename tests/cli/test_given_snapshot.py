@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from tests.golden_cases import snapshot_of
 
 from flintlog import QueueStore, RaftStore
 from flintlog.cli import contract
 from flintlog.cli.main import main
 from flintlog.dialects.zmqraft.layout import Entry, index_path
-from golden_cases import snapshot_of
 
 STATE = bytes(range(256)) * 40
 

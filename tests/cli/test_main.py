@@ -11,9 +11,9 @@ import sys
 import time
 
 import pytest
+from tests.golden_cases import materialise
 
 from flintlog.cli.main import VERBS, main
-from golden_cases import materialise
 
 COMMAND = [sys.executable, "-m", "flintlog.cli.main"]
 

@@ -113,9 +113,17 @@ def test_a_demo_whose_reader_has_gone_is_silent(tmp_path):
     assert "fault" not in done.stderr
 
 
-def test_without_java_spark_is_refused_in_one_line(keys, typed, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    for words in (("verify", keys, "--engine", "spark"), ("demo", "--spark")):
-        status, _, talk = typed(*words)
-        assert (status, talk.count("\n"), "there is no Java" in talk) == (3, 1, True), talk
+def test_without_java_spark_is_refused_in_one_line(keys, tmp_path):
+    """In a process of its own: this one may have a Spark session by now."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_GATEWAY_PORT"}
+    for words in (("verify", str(keys), "--engine", "spark"), ("demo", "--spark")):
+        done = subprocess.run(
+            [sys.executable, "-m", "flintlog.cli.main", *words],
+            env={**environment, "JAVA_HOME": "/nonexistent"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        talk = done.stderr
+        assert (done.returncode, talk.count("\n"), "there is no Java" in talk) == (3, 1, True), talk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.golden_cases import GOLDEN, cases, expected, materialise, snapshot_of
 
 from flintlog.cli import contract
 from flintlog.cli.main import main
@@ -12,7 +13,6 @@ from flintlog.core.dialect import dialect, dialect_names
 from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
-from golden_cases import GOLDEN, cases, expected, materialise, snapshot_of
 
 CLEAN = [
     "cluster-node0",

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import HOME, Cluster
-from samples import contents, write_samples
+from tests.pipeline.cluster import HOME, Cluster
+from tests.pipeline.samples import contents, write_samples
 
 from flintlog import Datastore
 from flintlog.core.dialect import EntryQuery, detect

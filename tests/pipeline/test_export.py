@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from streamed import DIALECTS, writer
+from tests.pipeline.streamed import DIALECTS, writer
 
 from flintlog.cli.output import plain
 from flintlog.columns import ndjson

@@ -6,7 +6,7 @@ import json
 
 import pyarrow.dataset as ds
 import pytest
-from streamed import DIALECTS, writer
+from tests.pipeline.streamed import DIALECTS, writer
 
 from flintlog.cli.main import main
 from flintlog.pipeline.jobs import export

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from in_process import entries_in_process, rows
 from pyspark.sql.datasource import (
     EqualTo,
     GreaterThan,
@@ -15,10 +14,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     Not,
 )
+from tests.golden_cases import materialise
+from tests.pipeline.in_process import entries_in_process, rows
 
 from flintlog.core.dialect import EntryQuery
 from flintlog.pipeline.filters import Scope, narrow_entries, narrow_state
-from golden_cases import materialise
 
 pytestmark = pytest.mark.spark
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from contextlib import suppress
 
 import pytest
-from in_process import entries_in_process, rows, state_in_process
+from tests.golden_cases import cases, expected, materialise
+from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
 from flintlog.errors import FlintlogError
-from golden_cases import cases, expected, materialise
 
 pytestmark = pytest.mark.spark
 

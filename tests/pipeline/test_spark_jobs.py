@@ -7,8 +7,11 @@ import re
 import shutil
 
 import pytest
-from in_process import rows, state_in_process
-from together import Together
+from tests.golden_cases import cases, materialise, snapshot_of
+from tests.limestone import recorded as limestone
+from tests.mpy6a import recorded as mpy6a
+from tests.pipeline.in_process import rows, state_in_process
+from tests.pipeline.together import Together
 
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore
 from flintlog.core.dialect import detect, dialect_names
@@ -19,9 +22,6 @@ from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.pipeline import jobs
 from flintlog.pipeline.workers import SparkWorkers
-from golden_cases import cases, materialise, snapshot_of
-from limestone import recorded as limestone
-from mpy6a import recorded as mpy6a
 
 pytestmark = pytest.mark.spark
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from in_process import entries_in_process, rows, state_in_process
+from tests.limestone.recorded import every, lay_out
+from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
 from flintlog.errors import FlintlogError
-from limestone.recorded import every, lay_out
 
 pytestmark = pytest.mark.spark
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from in_process import entries_in_process, rows, state_in_process
 from tests.mpy6a.damaged import SECOND, but, in_record, logged, noted
 from tests.mpy6a.recorded import WHOLE, lay_out
+from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
 from flintlog.core.dialect import EntryQuery
 

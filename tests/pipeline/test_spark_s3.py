@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
-from in_process import rows
 from pyarrow import fs
 from tests.every_directory import every_directory
+from tests.pipeline.in_process import rows
 
 from flintlog.core.dialect import dialect_names
 from flintlog.pipeline.options import read_options

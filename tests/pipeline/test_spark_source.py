@@ -7,13 +7,13 @@ import sys
 import threading
 
 import pytest
-from in_process import entries_in_process, rows, state_in_process
+from tests.golden_cases import materialise, snapshot_of
+from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
 from flintlog.core.dialect import EntryQuery
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.errors import NotALogError, UsageError
 from flintlog.pipeline.options import local_path, read_options
-from golden_cases import materialise, snapshot_of
 
 pytestmark = pytest.mark.spark
 

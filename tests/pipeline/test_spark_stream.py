@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from streamed import DIALECTS, finish, numbers_of, start, writer
+from tests.pipeline.streamed import DIALECTS, finish, numbers_of, start, writer
 
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from in_process import entries_in_process, rows
 from tests.every_directory import every_directory
+from tests.pipeline.in_process import entries_in_process, rows
 
 from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS, plan_entries, read_entries

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from in_process import entries_in_process, rows, state_in_process
+from tests.golden_cases import cases, expected, materialise
+from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
 from flintlog.core.dialect import EntryQuery
-from golden_cases import cases, expected, materialise
 
 pytestmark = pytest.mark.spark
 
