@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ Produce = Callable[[A], Iterator[tuple[int, bytes]]]
 Reduce = Callable[[int, Iterator[bytes]], Iterator[bytes]]
 
 THREADS_MAX = 8
+_THREADS_BYTES_MIN = 1 << 20  # below, one thread is done before another has started
 
 
 class Exchange(Protocol):
@@ -75,14 +76,31 @@ class _Pool(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
 
 
+class _Here(Executor):
+    """The thread that asks does the work."""
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        done: Future[R] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def threads_for(size: int) -> int:
+    """How many threads pay for so many bytes."""
+    return min(THREADS_MAX, os.cpu_count() or 1) if size >= _THREADS_BYTES_MIN else 1
+
+
 @contextmanager
-def threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Some threads for a generator to work with.
+def threads(count: int) -> Iterator[Executor]:
+    """Some threads for a generator to work with; of one alone, the thread that asks.
 
     At the end nobody waits for them: a generator that is given up is closed whenever the collector finds it, also
     inside the start of another thread, which holds a lock that waiting needs.
     """
-    pool = _Pool(count)
+    pool = _Here() if count == 1 else _Pool(count)
     try:
         yield pool
     finally:

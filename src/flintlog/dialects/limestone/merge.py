@@ -13,7 +13,6 @@ and key. `passes.py` makes the buckets and keeps within the memory.
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-WORKERS_MAX = 8
 LENGTH_MAX = 2**32 - 1
 
 REMOVE = 1  # the entry takes its key away
@@ -125,6 +123,10 @@ class Slab:
             at += size
         self._all = Candidates(**columns)
         self.used = 0
+
+    @property
+    def full(self) -> bool:
+        return self.used == len(self._all)
 
     @property
     def part(self) -> Candidates:
@@ -427,13 +429,13 @@ class Merge:
     def __init__(
         self,
         sources: Sources,
-        workers: int | None = None,
+        workers: int,
         order: Callable[[int], int] = numeric,
         groups: Groups | None = None,
     ) -> None:
         self.sources = sources
         self.groups = groups or Groups(order)
-        self.workers = workers or min(WORKERS_MAX, os.cpu_count() or 1)
+        self.workers = workers
 
     def candidates(self, source: Source, columns: Columns) -> Candidates:
         """Candidates from the columns of one file."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ MEMORY_BYTES = 512 << 20
 
 _BUCKET_CANDIDATES = 1 << 16
 _BUCKETS_MAX = 1 << 12
+_SLAB_CANDIDATES_MIN = 1 << 10  # a small log needs no more, and memory costs time
 _SLAB_CANDIDATES = 1 << 20
 _SAMPLES = 32  # for each bucket
 _SHARE_MAX = 0.5  # of winners: with more, dropping the others is not worth its time
@@ -79,8 +80,9 @@ class Heap:
 
     def add(self, part: Candidates) -> None:
         while len(part):
-            if not self._slabs or self._slabs[-1].used == _SLAB_CANDIDATES:
-                self._slabs.append(Slab(_SLAB_CANDIDATES))
+            if not self._slabs or self._slabs[-1].full:
+                room = max(len(part), 2 * len(self), _SLAB_CANDIDATES_MIN)
+                self._slabs.append(Slab(min(room, _SLAB_CANDIDATES)))
             part = self._slabs[-1].fill(part)
 
     def keep(self, which: Callable[[Candidates], Flags]) -> None:
@@ -93,7 +95,7 @@ class Heap:
             slab.used = 0
             del part
             while len(kept):
-                if not self._slabs or self._slabs[-1].used == _SLAB_CANDIDATES:
+                if not self._slabs or self._slabs[-1].full:
                     self._slabs.append(full[len(self._slabs)])
                 kept = self._slabs[-1].fill(kept)
             assert len(self._slabs) <= at + 1  # never further than what was read
@@ -152,9 +154,7 @@ class Passes:
         )
         self.count += inner.count
 
-    def _collected(
-        self, pool: ThreadPoolExecutor, low: Bound | None
-    ) -> tuple[Heap, Bound | None, Heavy | None]:
+    def _collected(self, pool: Executor, low: Bound | None) -> tuple[Heap, Bound | None, Heavy | None]:
         """The candidates from `low` on, up to the bound that the memory sets; or none, because those of the first
         window are too many."""
         waiting = deque(self._streams(self._merge))
@@ -190,7 +190,7 @@ class Passes:
         return part if keep.all() else part[keep]
 
     def _shrunk(
-        self, pool: ThreadPoolExecutor, heap: Heap, low: Bound | None, high: Bound | None
+        self, pool: Executor, heap: Heap, low: Bound | None, high: Bound | None
     ) -> tuple[Heap, Bound | None, Heavy | None]:
         """Drop what is beaten, or the upper part of the key range."""
         buckets = self._buckets(pool, heap.parts)
@@ -244,7 +244,7 @@ class Passes:
         return self._merge.winners(buckets.take(bucket), buckets.ranks, buckets.depths)
 
     def _merged(
-        self, pool: ThreadPoolExecutor, parts: Sequence[Candidates], function: Callable[[Candidates], T]
+        self, pool: Executor, parts: Sequence[Candidates], function: Callable[[Candidates], T]
     ) -> Iterator[T]:
         """The winners bucket by bucket, a few ahead of whoever takes them."""
         if not sum(map(len, parts)):
@@ -259,7 +259,7 @@ class Passes:
         while ahead:
             yield ahead.popleft().result()
 
-    def _buckets(self, pool: ThreadPoolExecutor, parts: Sequence[Candidates]) -> Buckets:
+    def _buckets(self, pool: Executor, parts: Sequence[Candidates]) -> Buckets:
         ranks, depths = self._merge.groups.ranks(), self._merge.groups.depths()
         count = min(sum(map(len, parts)) // _BUCKET_CANDIDATES + 1, _BUCKETS_MAX)
         pivots = pivots_of(parts, ranks, count)

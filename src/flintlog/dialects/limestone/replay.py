@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.core.live import ChangedError
+from flintlog.core.workers import threads_for
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Version
@@ -89,6 +90,7 @@ class State:
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
         self._sources = _sources(self.views)
+        workers = workers or threads_for(sum(map(len, self.views)))
         self._merge = Merge(Sources(self._sources), workers, order)
         self._cleared = Cleared()
         self._entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)

@@ -19,7 +19,6 @@ not list, because a session was open in it, has its covered snippets marked as i
 from __future__ import annotations
 
 import errno
-import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
@@ -30,7 +29,7 @@ import numpy as np
 
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import ChangedError, suppress_gone
-from flintlog.core.workers import threads
+from flintlog.core.workers import threads, threads_for
 from flintlog.dialects.limestone import base, scan
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs, read_witness
@@ -40,8 +39,6 @@ from flintlog.dialects.limestone.scan import Snippets, Walk
 from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
-WORKERS_MAX = 8
-_THREADS_BYTES_MIN = 1 << 20
 _TELL_SECONDS = 0.1
 _ATTEMPTS = 5
 
@@ -453,11 +450,8 @@ def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
 def _walks(found: Survey, names: Sequence[str], progress: Progress) -> Iterator[Walk]:
     """The files walked in threads of this process; a large one tells where it is from time to time."""
     active = {log.name: log.active for log in found.listing.logs}
-    if found.size < _THREADS_BYTES_MIN:
-        yield from (scan.walk(found.view(name, active=active.get(name, False))) for name in names)
-        return
     done = 0
-    workers = min(WORKERS_MAX, os.cpu_count() or 1)
+    workers = threads_for(found.size)
     with threads(workers) as pool:
         for begin in range(0, len(names), workers):
             batch = names[begin : begin + workers]
