@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env java demo test lint format bench docs clean
+.PHONY: help env java demo test test-all lint format bench docs clean
 
 help: ## list the targets
 	@echo "Flintlog: make TARGET"
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
 	    printf '  %-8s %s\n' "$$name" "$$text"; done
 
 env: $(STAMP) java ## create the environment in .venv and make sure of Java
@@ -31,9 +31,15 @@ demo: env ## write sample logs to .demo and walk through them
 	@echo "demo logs: .demo"
 	@$(BIN)/python -m flintlog.cli.main demo --spark
 
-test: env ## run all tests in two processes
-	@echo "tests: tests/, two processes, the ten slowest are listed at the end"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 10
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --durations 10
+
+test: env ## run the tests, with samples of the long ones, in two processes
+	@echo "tests: two processes, samples of the long ones; what it covered is told at the end"
+	@$(PYTEST)
+
+test-all: test ## run what `test` leaves out: every crash image, every fault, long lanes
+	@echo "tests: the rest, two processes; what it covered is told at the end"
+	@$(PYTEST) --rest
 
 lint: $(STAMP) ## check style, format and types
 	@echo "lint: ruff check"

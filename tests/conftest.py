@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,11 +21,54 @@ _TOTALS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rest",
+        action="store_true",
+        help="run what a run without it leaves out: long tests, and samples whole",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+    if any("::" in argument for argument in config.args):
+        return  # asked for by name
+    runs = _runs_in_rest if config.getoption("--rest") else _runs_at_first
+    left_out = [item for item in items if not runs(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if runs(item)]
+
+
+def _runs_at_first(item: pytest.Item) -> bool:
+    sampled = item.get_closest_marker("sampled")
+    return item.get_closest_marker("long") is None and (sampled is None or _is_part(item, *sampled.args))
+
+
+def _runs_in_rest(item: pytest.Item) -> bool:
+    sampled = item.get_closest_marker("sampled")
+    if sampled is not None:
+        return not _is_part(item, *sampled.args)
+    return item.get_closest_marker("long") is not None or "part" in getattr(item, "fixturenames", ())
+
+
+def _is_part(item: pytest.Item, count: int) -> bool:
+    """Is this the one of so many cases that the first run takes? The same each time."""
+    return zlib.crc32(item.nodeid.encode()) % count == 0
+
+
+@pytest.fixture
+def part(request: pytest.FixtureRequest) -> Callable[[int], tuple[int, int]]:
+    """Which cases a test takes that has many inside: `part(8)` is (3, 8), or (0, 1) where it takes all."""
+
+    def of(count: int) -> tuple[int, int]:
+        if request.config.getoption("--rest"):
+            return 0, 1
+        return zlib.crc32(request.node.nodeid.encode()) % count, count
+
+    return of
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -43,6 +43,7 @@ def typed(home, words, redirections):
     return done.returncode, done.stderr
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("words", [*VERBS, *HELP])
 def test_a_closed_stream_leads_nowhere_and_the_status_is_that_of_the_verb(home, words):
     for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):

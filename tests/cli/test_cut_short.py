@@ -194,6 +194,7 @@ MADE = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("dialect", "command"),
     [(dialect, command) for dialect, more in COMMANDS.items() for command in (*more, *EVERYWHERE)],

@@ -61,11 +61,13 @@ def _check_read_verbs(path, capsys):
         assert snapshot_of(path) == before, (verb, options)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", list(TOLD))
 def test_no_read_verb_changes_a_byte_and_every_error_is_one_line(name, tmp_path, capsys):
     _check_read_verbs(lay_out(name, tmp_path), capsys)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, _, make in numbered(BY_CODE)])
 def test_nor_of_any_other_damaged_directory(make, root, capsys):
     make(root)

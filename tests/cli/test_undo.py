@@ -36,6 +36,7 @@ def files_of(root):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", ["taskflux", "zmqraft", "mpy6a", "limestone"])
 def test_a_repair_of_any_golden_directory_is_taken_back_to_the_byte(dialect, directories, tmp_path, capsys):
     repaired = refused = 0

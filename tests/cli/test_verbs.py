@@ -78,6 +78,7 @@ def names(fields):
     return [name for name, _ in fields]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", cases())
 def test_no_read_verb_changes_a_byte_of_any_directory_and_every_error_is_one_line(case, tmp_path, flintlog):
     log = materialise(case, tmp_path)

@@ -41,6 +41,7 @@ def contents(disk: Disk, path: str) -> dict[str, bytes]:
     return {name: disk.read(f"{path}/{name}", 1 << 30) for name in identities(disk, path)}
 
 
+@pytest.mark.long
 def test_every_directory_there_and_back_or_refused_with_nothing_written(directories):
     kept = refused = 0
     for name, path in directories.items():

@@ -85,6 +85,7 @@ def wrong_after(log: Dialect, root: Path, plan: Plan) -> str | None:
     return None if files_of(root) == before else "the undo is not exact"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_verb_says_the_same_of_every_damaged_directory(name, tmp_path):
     log = dialect(name)

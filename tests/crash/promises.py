@@ -26,6 +26,9 @@ from flintlog.testing.explore import distinct_images
 Step = TypeVar("Step")
 Shown = TypeVar("Shown")
 Note = Callable[[str, object], None]
+Part = Callable[[int], tuple[int, int]]
+_IMAGES_SHARE = 50  # of so many images `make test` looks at one
+_FAULTS_SHARE = 40
 _KEPT = "core/kept.py:"  # copies of what opening cuts: `kept_cuts.py` has the scenario that misses its syncs
 
 
@@ -56,8 +59,10 @@ def scenarios_of(suites: Sequence[Suite]) -> list[Any]:
     ]
 
 
-def assert_no_crash_image_breaks_a_promise(suite: Suite, scenario: Scenario[Any], note: Note) -> None:
-    report = explore(scenario, suite.oracle)
+def assert_no_crash_image_breaks_a_promise(
+    suite: Suite, scenario: Scenario[Any], note: Note, part: Part
+) -> None:
+    report = explore(scenario, suite.oracle, part=part(_IMAGES_SHARE))
     note("crash", [report.boundaries, report.images, report.nested, report.recoveries])
     assert not report.violations, report.explain(suite.target)
 
@@ -68,8 +73,8 @@ def count_images(suites: Sequence[Suite]) -> int:
     )
 
 
-def assert_no_fault_loses_anything(suite: Suite, scenario: Scenario[Any], note: Note) -> None:
-    report = inject_everywhere(scenario, suite.oracle)
+def assert_no_fault_loses_anything(suite: Suite, scenario: Scenario[Any], note: Note, part: Part) -> None:
+    report = inject_everywhere(scenario, suite.oracle, part=part(_FAULTS_SHARE))
     note("fault", [report.calls, report.faults])
     assert not report.violations, report.explain(suite.target)
 

@@ -35,5 +35,5 @@ def test_a_reader_of_any_image_sees_no_row_twice_and_all_of_what_had_ended(suite
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_of_an_export_loses_nothing(suite, scenario, record_property):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property)
+def test_a_fault_at_any_call_of_an_export_loses_nothing(suite, scenario, record_property, part):
+    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.crash import kept_cuts, promises
 
 from flintlog.core.kept import CUT_BYTES_MAX, CUTS_MAX, keep_cut
 from flintlog.disk import Disk
 
 
-def test_no_crash_image_breaks_a_promise(record_property):
+def test_no_crash_image_breaks_a_promise(record_property, part):
     for scenario in kept_cuts.SUITE.scenarios:
-        promises.assert_no_crash_image_breaks_a_promise(kept_cuts.SUITE, scenario, record_property)
+        promises.assert_no_crash_image_breaks_a_promise(kept_cuts.SUITE, scenario, record_property, part)
 
 
+@pytest.mark.long
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
     promises.assert_every_sync_is_needed([kept_cuts.SUITE], [], record_property, kept="elsewhere")
 

@@ -17,24 +17,27 @@ IMAGES_MIN = 15_000
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_no_crash_image_breaks_a_promise(suite, scenario, record_property):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property)
+def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
+    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
 
 
+@pytest.mark.long
 def test_the_suite_is_as_large_as_promised():
     assert promises.count_images(SUITES) >= IMAGES_MIN
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property)
+def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property, part):
+    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)
 
 
+@pytest.mark.long
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
     modules = (disk, engine, following, note_files, operation_log)
     promises.assert_every_sync_is_needed(SUITES, modules, record_property)
 
 
+@pytest.mark.long
 def test_a_process_killed_under_load_loses_no_session(tmp_path, record_property):
     root = tmp_path / "sessions"
 

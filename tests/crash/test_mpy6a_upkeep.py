@@ -9,10 +9,10 @@ SUITES = (mpy6a_upkeep.RECORD, mpy6a_upkeep.READ, mpy6a_upkeep.LOGS, mpy6a_upkee
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_no_crash_image_breaks_a_promise(suite, scenario, record_property):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property)
+def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
+    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_loses_nothing(suite, scenario, record_property):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property)
+def test_a_fault_at_any_call_loses_nothing(suite, scenario, record_property, part):
+    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)

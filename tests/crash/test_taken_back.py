@@ -9,5 +9,5 @@ SUITES = (taken_back.TASKFLUX, taken_back.ZMQRAFT, taken_back.MPY6A, taken_back.
 
 
 @pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_crash_on_the_way_back_loses_nothing(suite, scenario, record_property):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property)
+def test_a_crash_on_the_way_back_loses_nothing(suite, scenario, record_property, part):
+    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)

@@ -64,6 +64,7 @@ def test_every_finding_has_a_directory_that_shows_it_and_nothing_graver(code, ma
 # --- what a crash leaves -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("edition", ["designed", "shipped"])
 @pytest.mark.parametrize("durable", [5, 0x0105, 0x01FF, 0xFFFF])
 def test_a_session_that_a_crash_tears_anywhere_costs_nothing_durable(edition, durable, tmp_path):

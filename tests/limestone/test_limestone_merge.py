@@ -125,6 +125,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("memory", [1 << 30, 500 * CANDIDATE_SIZE])
 def test_many_keys_of_every_shape(shape, memory, monkeypatch):
@@ -140,6 +141,7 @@ def test_many_keys_of_every_shape(shape, memory, monkeypatch):
         assert count > 1  # more keys than fit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", ["eight bytes", "one window", "one window, deep"])
 def test_the_memory_is_not_outgrown(shape, monkeypatch):
     """Also where keys are equal for longer than a window: those are told apart further on."""

@@ -69,6 +69,7 @@ SAVED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("directory", [f"{case}/{variant}" for case, variant in every()])
 def test_every_golden_directory_is_whole_after_repair(directory, tmp_path):
     case, variant = directory.split("/")

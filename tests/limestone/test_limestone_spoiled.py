@@ -94,6 +94,7 @@ def repaired(root: Path, truth: State) -> str | None:
     return None if files_of(root) == before else "the undo leaves other bytes"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edition", ["designed", "shipped"])
 def test_the_verbs_agree_on_every_spoiled_file(edition, tmp_path):
     source = tmp_path / "source"

@@ -155,6 +155,7 @@ def originals(tmp_path_factory) -> dict[str, tuple[Path, Sessions]]:
     return found
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_nothing_goes_in_silence_and_all_verbs_agree(directory, fate, originals, tmp_path):

@@ -151,6 +151,7 @@ def test_a_strict_follower_holds_the_same_notes_files(seed):
 # Catching up
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("compacts", [False, True])
 def test_a_store_catches_up_from_every_earlier_state(seed, compacts):

@@ -323,6 +323,7 @@ class History:
         assert shown == sessions_in(files_on(Disk(self.kernel), ROOT))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("strict", [False, True], ids=["operations", "strict"])
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_store_holds_what_a_plain_model_holds(group, strict, record_property):

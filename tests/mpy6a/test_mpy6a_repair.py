@@ -71,6 +71,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", CASES)
 def test_every_original_byte_is_kept_and_a_plan_changes_nothing(make, tmp_path):
     root = made(tmp_path / "root", make)
@@ -85,6 +86,7 @@ def test_every_original_byte_is_kept_and_a_plan_changes_nothing(make, tmp_path):
         assert before[name] in (after.get(name), *kept), name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [case for case in CASES if hasattr(case.values[0], "base")])
 def test_no_session_is_lost_in_silence_and_none_is_invented(make, tmp_path):
     whole = made(tmp_path / "whole", make.base)
@@ -365,6 +367,7 @@ def _hurt(files: dict[str, bytes], chance: random.Random) -> str:
     return f"{kind} {name} at {at}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["note", "operations", "closed"])
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_is_damaged_is_told_and_repaired(kind, seed, tmp_path):

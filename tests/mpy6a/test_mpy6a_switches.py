@@ -100,6 +100,7 @@ def test_its_state_at_an_earlier_operation(switched):
     assert [row[2] for row in state(root, (3, 18))] == [size, 2 * size, 3 * size]
 
 
+@pytest.mark.long
 def test_every_cut_of_its_change_log_reads(switched):
     """A tail that is cut anywhere is torn; files that the operations behind it created or deleted are missed."""
     root, _ = switched

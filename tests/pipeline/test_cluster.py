@@ -53,6 +53,7 @@ def compacted_here(path, target):
     return plan.apply(), contents(target)
 
 
+@pytest.mark.long
 def test_every_job_runs_on_a_cluster_that_was_sent_the_package(cluster, tmp_path):
     samples = write_samples(tmp_path)
     shutil.copytree(tmp_path, tmp_path / "replica", ignore=shutil.ignore_patterns("replica"))
@@ -119,6 +120,7 @@ def compacting(cluster, path):
     return job
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(cluster, large, tmp_path):
     path = tmp_path / "log"
     shutil.copytree(large, path)
@@ -135,6 +137,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(
     )
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_leaves_the_old_state_or_the_new_one(cluster, large, tmp_path):
     path = tmp_path / "log"
     shutil.copytree(large, path)

@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_the_demo_kills_recovers_compacts_and_reports(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "flintlog.cli.main", "demo", "--spark", "--json"],

@@ -156,6 +156,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         diff(None, [path, str(tmp_path / "b")])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_says_the_same(spark, tmp_path):
     paths = [

@@ -18,6 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text().split("\n##
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.long
 def test_the_examples_run_and_print_what_the_page_says(spark, tmp_path, capsys):
     scope, shown = {"spark": spark}, []
     for kind, code in BLOCK.findall(PAGE):

@@ -41,6 +41,7 @@ def played(spark, home, capsys):
             yield block, capsys.readouterr().out.strip()
 
 
+@pytest.mark.long
 def test_the_examples_run_and_print_what_the_page_says(spark, tmp_path, capsys):
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:

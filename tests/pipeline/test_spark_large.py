@@ -25,6 +25,7 @@ def large(tmp_path_factory):
     return root
 
 
+@pytest.mark.long
 def test_a_million_entries_are_counted_and_summed(load, large):
     frame = load(large)
     assert frame.rdd.getNumPartitions() == len(list((large / "data/log").iterdir())) > 5

@@ -77,6 +77,7 @@ def both(load, uploaded, storage):
     return read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", ["entries", "files", "findings"])
 def test_views_of_all_dialects_are_those_of_the_local_disk(both, uploaded, view):
     more = {"on_damage": "report"} if view == "entries" else {}

@@ -68,6 +68,7 @@ def test_a_running_stream_keeps_up_with_a_live_store_and_goes_on_after_a_stop(sp
     assert numbers_of(spark.read.parquet(f"{tmp_path}/out")) == [-1, *written]
 
 
+@pytest.mark.long
 def test_a_killed_process_leaves_nothing_twice_and_nothing_out(spark, tmp_path):
     path = tmp_path / "log"
     with writer("zmqraft", path) as (write, _):

@@ -58,6 +58,7 @@ def inventory(path, look):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", ["files", "findings"])
 def test_files_and_findings_of_every_directory_are_those_of_the_engine(load, directories, view):
     found = by_source(load(*directories, view=view))

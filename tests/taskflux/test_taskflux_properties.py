@@ -293,6 +293,7 @@ options = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edition", EDITIONS)
 def test_thousands_of_histories_of_the_queues_agree_with_the_model(edition, record_property):
     histories = steps = 0

@@ -44,6 +44,7 @@ def peer(tmp_path):
     return lambda case: materialise(case, tmp_path, dialect="zmqraft")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", sorted({*ALL, *MADE}))
 def test_no_read_verb_changes_a_byte_and_every_error_is_one_line(case, tmp_path, capsys):
     path = lay_out(case, tmp_path)
