@@ -123,6 +123,7 @@ def ways_to_read(disk: Disk) -> Iterator[Callable[[], object]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_only_our_own_errors_come_out_of_mutated_sessions(group):
     random_ = random.Random(group)

@@ -108,6 +108,7 @@ def read_everything(disk: Disk) -> Iterator[object]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_only_our_own_errors_come_out_of_mutated_directories(group):
     random_ = random.Random(group)
