@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tests.crash.queue_model import Shown, shown_by
 
 from flintlog.core.log import Log
-from flintlog.core.workers import Threads
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
 from flintlog.dialects.taskflux.survey import survey
@@ -69,12 +68,6 @@ def without_a_segment(disk: Disk, history: History[str]) -> None:
 def take_snapshot(disk: Disk, history: History[str]) -> None:
     history.issue("snapshot")
     plan_snapshot(disk, DATA).apply()
-    history.acknowledge("snapshot")
-
-
-def take_snapshot_by_workers(disk: Disk, history: History[str]) -> None:
-    history.issue("snapshot")
-    plan_snapshot(disk, DATA, workers=Threads(1)).apply()
     history.acknowledge("snapshot")
 
 
@@ -192,11 +185,6 @@ SNAPSHOT = Suite(
     "tests.crash.taskflux_upkeep:SNAPSHOT",
     SnapshotOracle(),
     (Scenario("snapshot-verb", take_snapshot, prepare=written),),
-)
-SNAPSHOT_BY_WORKERS = Suite(
-    "tests.crash.taskflux_upkeep:SNAPSHOT_BY_WORKERS",
-    SnapshotOracle(),
-    (Scenario("snapshot-by-workers", take_snapshot_by_workers, prepare=written),),
 )
 REPAIR = Suite(
     "tests.crash.taskflux_upkeep:REPAIR",

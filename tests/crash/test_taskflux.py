@@ -22,7 +22,6 @@ SUITES = (
     taskflux_upkeep.REPAIR,
     taskflux_upkeep.REPAIR_GAP,
     taskflux_upkeep.CONVERT,
-    taskflux_upkeep.SNAPSHOT_BY_WORKERS,
 )
 IMAGES_MIN = 50_000
 
@@ -45,11 +44,8 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 @pytest.mark.long
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
     modules = (disk, keeper, engine, replica, segments, convert)
-    tasks = [
-        "dialects/taskflux/spread/results.py:write:",
-        "core/new_place.py:",
-    ]  # the second: see test_backups.py
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=tasks)
+    heads = ["core/new_place.py:"]  # see test_backups.py
+    promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
 
 
 @pytest.mark.long

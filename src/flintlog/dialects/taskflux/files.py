@@ -10,7 +10,7 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -281,37 +281,6 @@ class Fall(NamedTuple):
     term: int
 
 
-class Seen(Protocol):
-    """What is known of a segment that was read, here or by a worker."""
-
-    @property
-    def file(self) -> SegmentFile: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def damage(self) -> scan.Damage | None: ...
-    @property
-    def uninitialised(self) -> bool: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def last_term(self) -> int | None:
-        """None when it holds no record."""
-
-    @property
-    def fall(self) -> Fall | None:
-        """The first one."""
-
-    @property
-    def stale_bytes(self) -> bool:
-        """Does anything but zeros stand behind the end?"""
-
-    def term_at(self, lsn: int) -> tuple[int, int]:
-        """The term of a record, and its offset."""
-
-
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A segment that was read: its records and where they end."""
@@ -414,7 +383,7 @@ def _never_written(view: memoryview, header: bytes) -> bool:
     return written < len(header) and view[:written] == header[:written]
 
 
-def finding_in(segment: Seen, *, newest: bool) -> Finding | None:
+def finding_in(segment: Segment, *, newest: bool) -> Finding | None:
     """What is wrong with one segment as it stands alone."""
     damage = segment.damage
     name = segment.file.name

@@ -7,9 +7,9 @@ which layout, which metadata, which snapshot, which segments form the log, where
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from itertools import zip_longest
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
@@ -18,7 +18,6 @@ from flintlog.dialects.taskflux.files import (
     HEADER_DAMAGED,
     METADATA_SIZE_MAX,
     Listing,
-    Seen,
     Segment,
     SegmentFile,
     detect_layout,
@@ -36,12 +35,10 @@ from flintlog.dialects.taskflux.state import Base, Source, State
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
 
-S = TypeVar("S", bound=Seen)
-
 
 @dataclass(slots=True)
-class Fit(Generic[S]):
-    """What is known of a directory, and how its files fit together, whoever read the segments."""
+class Survey:
+    """All that opening, verifying and repairing need to know of a directory, with its entries."""
 
     listing: Listing
     layout: Layout
@@ -49,7 +46,7 @@ class Fit(Generic[S]):
     base: Base = field(default_factory=Base)
     has_snapshot: bool = False
     claimed_index: int = -1  # that the header of the snapshot names, also when the rest of it is damaged
-    segments: list[S] = field(default_factory=list)  # read ones that belong to the log, in order
+    segments: list[Segment] = field(default_factory=list)  # read ones that belong to the log, in order
     # These belong to the log too, stand wholly below the snapshot, and were not read.
     covered: list[SegmentFile] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # may be unlinked: nothing can need them
@@ -75,7 +72,7 @@ class Fit(Generic[S]):
         return tail.last_term
 
     @property
-    def tail(self) -> S | None:
+    def tail(self) -> Segment | None:
         return self.segments[-1] if self.segments else None
 
     @property
@@ -98,11 +95,6 @@ class Fit(Generic[S]):
                 file=self.listing.data,
                 advice="Choose a position in that range, or restore an older backup",
             )
-
-
-@dataclass(slots=True)
-class Survey(Fit[Segment]):
-    """All that opening, verifying and repairing need to know of a directory, with its entries."""
 
     def sources(self, last: int | None = None) -> list[Source]:
         """The entries behind the snapshot, up to `last`."""
@@ -152,34 +144,17 @@ def survey(
     """Look at the directory. `read_all` reads also the segments that a snapshot covers."""
     listing = list_files(disk, data)
     result = Survey(listing, layout or detect_layout(disk, listing) or lay.DESIGNED)
-
-    def read(files: Sequence[SegmentFile]) -> Iterator[Segment]:
-        newest = listing.segments[-1:]
-        return (read_segment(disk, data, file, result.layout, newest=file in newest) for file in files)
-
-    look_at(disk, result, read, read_all=read_all, progress=progress)
-    return result
-
-
-def look_at(
-    disk: Disk,
-    result: Fit[S],
-    read: Callable[[Sequence[SegmentFile]], Iterator[S]],
-    *,
-    read_all: bool = False,
-    progress: Look | None = None,
-) -> None:
-    """The same for whoever reads segments in another way: `read` does, when the snapshot is known."""
     _look_at_metadata(disk, result)
     snapshot_damage = _look_at_snapshot(disk, result)
-    _look_at_segments(result, read, read_all, progress or disk.progress)
+    _look_at_segments(disk, result, read_all, progress or disk.progress)
     _look_at_chain(result)
     _report_metadata(result)
     if snapshot_damage is not None:
         _judge_snapshot(result, snapshot_damage)
+    return result
 
 
-def _look_at_metadata(disk: Disk, result: Fit[S]) -> None:
+def _look_at_metadata(disk: Disk, result: Survey) -> None:
     if not result.listing.metadata_size:
         return  # whether it should be there is known when the log was read: see `_report_metadata`
     raw = disk.read(posixpath.join(result.listing.data, lay.METADATA_FILE), METADATA_SIZE_MAX)
@@ -189,7 +164,7 @@ def _look_at_metadata(disk: Disk, result: Fit[S]) -> None:
         result.findings.append(finding_of(error))
 
 
-def _look_at_snapshot(disk: Disk, result: Fit[S]) -> DamageError | None:
+def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
     if not result.listing.snapshot_size:
         return None
     with disk.open(posixpath.join(result.listing.data, lay.SNAPSHOT_FILE)) as file:
@@ -203,7 +178,7 @@ def _look_at_snapshot(disk: Disk, result: Fit[S]) -> DamageError | None:
     return None
 
 
-def _report_metadata(result: Fit[S]) -> None:
+def _report_metadata(result: Survey) -> None:
     """Metadata comes before the first entry; without it the node has forgotten its vote."""
     if result.metadata is None and not result.listing.metadata_size and result.last >= 0:
         result.findings.append(
@@ -216,7 +191,7 @@ def _report_metadata(result: Fit[S]) -> None:
         )
 
 
-def _judge_snapshot(result: Fit[S], error: DamageError) -> None:
+def _judge_snapshot(result: Survey, error: DamageError) -> None:
     """A damaged snapshot costs nothing while the whole log is still there, up to the snapshot's index and beyond."""
     complete = result.first == 0 and bool(result.segments) and -1 < result.claimed_index <= result.last
     finding = finding_of(error)
@@ -227,26 +202,21 @@ def _judge_snapshot(result: Fit[S], error: DamageError) -> None:
     result.findings[:] = [finding] + [item for item in result.findings if item.code != "log-start"]
 
 
-def _look_at_segments(
-    result: Fit[S], read: Callable[[Sequence[SegmentFile]], Iterator[S]], read_all: bool, progress: Look
-) -> None:
+def _look_at_segments(disk: Disk, result: Survey, read_all: bool, progress: Look) -> None:
     files = result.listing.segments
     total = sum(file.size for file in files)
     done = 0
-    wanted = []
-    for at, file in enumerate(files):
-        following = files[at + 1] if at + 1 < len(files) else None
+    for file, following in zip_longest(files, files[1:]):
         if not read_all and following is not None and following.first - 1 <= result.base.index:
             result.covered.append(file)
-        else:
-            wanted.append(file)
-    for file, segment in zip(wanted, read(wanted), strict=True):
-        result.segments.append(segment)
+            continue
+        newest = following is None
+        result.segments.append(read_segment(disk, result.listing.data, file, result.layout, newest=newest))
         done += file.size
         progress(done, total)
 
 
-def _look_at_chain(result: Fit[S]) -> None:
+def _look_at_chain(result: Survey) -> None:
     """Do the segments follow each other, and the snapshot? What a snapshot covers need not."""
     _drop_islands(result)
     _drop_superseded(result)
@@ -262,7 +232,7 @@ def _look_at_chain(result: Fit[S]) -> None:
     _report_emptied(result)
 
 
-def _drop_islands(result: Fit[S]) -> None:
+def _drop_islands(result: Survey) -> None:
     """Below the snapshot, whole segments before a gap are leftovers of an unfinished removal."""
     files = [*result.covered, *(segment.file for segment in result.segments)]
     counts = {
@@ -282,7 +252,7 @@ def _drop_islands(result: Fit[S]) -> None:
     result.segments = [segment for segment in result.segments if segment.first not in gone]
 
 
-def _drop_superseded(result: Fit[S]) -> None:
+def _drop_superseded(result: Survey) -> None:
     """A snapshot ahead of the whole log: it was received from another node, and the log is a leftover."""
     tail = result.tail
     if not result.has_snapshot or tail is None or tail.last >= result.base.index:
@@ -296,7 +266,7 @@ def _drop_superseded(result: Fit[S]) -> None:
     result.segments = []
 
 
-def _report_segment(result: Fit[S], segment: S, following: SegmentFile | None) -> None:
+def _report_segment(result: Survey, segment: Segment, following: SegmentFile | None) -> None:
     needless = following is not None and following.first - 1 <= result.base.index
     finding = finding_in(segment, newest=following is None)
     if finding is not None:
@@ -317,7 +287,7 @@ def _report_segment(result: Fit[S], segment: S, following: SegmentFile | None) -
         )
 
 
-def _report_seam(result: Fit[S], segment: S, following: SegmentFile) -> None:
+def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> None:
     expected = segment.last + 1
     if following.first == expected or (segment.damage is not None and segment.damage.code != HEADER_DAMAGED):
         return
@@ -341,7 +311,7 @@ def _report_seam(result: Fit[S], segment: S, following: SegmentFile) -> None:
     )
 
 
-def _report_emptied(result: Fit[S]) -> None:
+def _report_emptied(result: Survey) -> None:
     """A store writes its first segment before its metadata, and there is one ever since.
 
     The original does it the other way round, so that its directories may lack one.
@@ -359,7 +329,7 @@ def _report_emptied(result: Fit[S]) -> None:
     result.findings.append(Finding(Severity.CORRUPT, LOG_EMPTIED, message, name, 0 if files else None))
 
 
-def _log_start(result: Fit[S]) -> Finding:
+def _log_start(result: Survey) -> Finding:
     after = f"the snapshot ends at LSN {result.base.index}" if result.has_snapshot else "there is no snapshot"
     return Finding(
         Severity.CORRUPT,
@@ -372,7 +342,7 @@ def _log_start(result: Fit[S]) -> Finding:
     )
 
 
-def _report_conflict(result: Fit[S]) -> None:
+def _report_conflict(result: Survey) -> None:
     """Raft: an entry that the snapshot covers has the snapshot's term."""
     index = result.base.index
     for segment in result.segments:

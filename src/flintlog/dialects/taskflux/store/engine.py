@@ -10,7 +10,6 @@ import posixpath
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import Any
 
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.dialect import refuse_others
@@ -24,7 +23,7 @@ from flintlog.dialects.taskflux.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.opening import Opening
 from flintlog.dialects.taskflux.store.segments import SegmentLog
-from flintlog.dialects.taskflux.survey import SNAPSHOT_UNUSABLE, Fit, Survey, survey
+from flintlog.dialects.taskflux.survey import SNAPSHOT_UNUSABLE, Survey, survey
 from flintlog.disk import Disk, FailStop, File, take_lock, write_all
 from flintlog.errors import DamageError, RefusedError, UnsupportedError
 
@@ -34,7 +33,7 @@ RECEIVED_SCRATCH = "snapshot.received"
 _SCRATCH_FILES = (_METADATA_SCRATCH, _SNAPSHOT_SCRATCH, RECEIVED_SCRATCH, REPAIR_SCRATCH)
 
 
-Look = Callable[..., Fit[Any]]
+Look = Callable[..., Survey]
 
 
 class Engine:
@@ -65,7 +64,7 @@ class Engine:
 
     # Opening
 
-    def _look(self, opening: Opening, look: Look, was_there: bool) -> Fit[Any]:
+    def _look(self, opening: Opening, look: Look, was_there: bool) -> Survey:
         """What is here, or the reason why it stays closed; then not a byte of it has changed."""
         try:
             self.layout = self._layout(opening.edition)
@@ -77,7 +76,7 @@ class Engine:
             raise
         return found
 
-    def _open(self, opening: Opening, found: Fit[Any]) -> None:
+    def _open(self, opening: Opening, found: Survey) -> None:
         self.log = SegmentLog(
             self.disk,
             self.data,
@@ -89,7 +88,7 @@ class Engine:
         self.snapshot_index = found.base.index
         self.snapshot_term = found.base.term
         self.healed = [finding for finding in found.findings if finding.severity is Severity.REPAIRABLE]
-        self.survey: Fit[Any] | None = found
+        self.survey: Survey | None = found
         # Names that a dead process left unsynced must not vanish under what is built on them.
         self.disk.sync_ancestors(self.log_directory)
         self.disk.sync_directory(self.log_directory)
@@ -102,7 +101,7 @@ class Engine:
         for name in found.leftovers:
             self.disk.unlink(posixpath.join(self.data, name))
 
-    def _put_snapshot_aside(self, found: Fit[Any]) -> None:
+    def _put_snapshot_aside(self, found: Survey) -> None:
         if any(finding.code == SNAPSHOT_UNUSABLE for finding in found.findings):
             path = posixpath.join(self.data, lay.SNAPSHOT_FILE)
             keep_and_empty(self.disk, self.data, path, scratch=self.snapshot_scratch)
@@ -118,7 +117,7 @@ class Engine:
             )
         return found or wanted or lay.DESIGNED
 
-    def _open_log(self, found: Fit[Any]) -> None:
+    def _open_log(self, found: Survey) -> None:
         tail = found.tail
         if tail is None:
             self.log.create(found.base.index + 1)
@@ -126,8 +125,6 @@ class Engine:
             older = [file.first for file in found.covered] + [
                 segment.first for segment in found.segments[:-1]
             ]
-            if not isinstance(tail, files.Segment):  # somebody else read it
-                tail = files.read_segment(self.disk, self.data, tail.file, self.layout, newest=True)
             self.log.open(older, tail)
 
     def _create_rest(self) -> None:
@@ -136,7 +133,7 @@ class Engine:
             self.disk.open(path, "create").close()
         self._publish_metadata(self.metadata)
 
-    def _make_scratch(self, found: Fit[Any]) -> None:
+    def _make_scratch(self, found: Survey) -> None:
         self.disk.make_passing_directory(self.scratch)
         for path in found.listing.scratch:
             directory, name = posixpath.split(path)
@@ -147,8 +144,8 @@ class Engine:
 
     def take_survey(self) -> Survey:
         """What opening saw, once; it holds the whole log in memory, so nobody keeps it."""
-        assert isinstance(self.survey, Survey)
         found, self.survey = self.survey, None
+        assert found is not None
         return found
 
     # Places

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules
 from flintlog.dialects.taskflux.settings import Settings
 from flintlog.dialects.taskflux.snapshot import state_size
-from flintlog.dialects.taskflux.spread import looked, write_snapshot
-from flintlog.dialects.taskflux.spread.joining import state_of
-from flintlog.dialects.taskflux.spread.looking import Place
-from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.engine import Engine
 from flintlog.dialects.taskflux.store.opening import Opening
-from flintlog.dialects.taskflux.survey import Fit, Survey, survey
+from flintlog.dialects.taskflux.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 
 def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Workers | None = None) -> Plan:
     """A snapshot at the last LSN, or at `as_of`; every entry up to it counts as committed."""
-    look = survey if workers is None else partial(looked, workers, as_of=as_of)
-    found: Fit[Any] = look(disk, data)
+    found = survey(disk, data)
     found.refuse_damage()
     index = found.last if as_of is None else as_of
     steps: list[Step] = []
     size = 0
     if index > found.base.index:
-        state = _state(workers, disk, found, index)
+        state = found.state(index)
         size = state_size(state)
         reason = f"state at LSN {index}: {state.record_count} records in {size} bytes"
         steps.append(Step("write", lay.SNAPSHOT_FILE, reason))
@@ -44,15 +36,11 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
     def apply() -> str:
         if not steps:
             return f"the snapshot at LSN {found.base.index} covers LSN {index} already"
-        engine = Engine(
-            disk,
-            Opening(data, Settings()),
-            survey if workers is None else partial(looked, workers, as_of=index),
-        )
+        engine = Engine(disk, Opening(data, Settings()))
         try:
             if index > engine.last:
                 raise RefusedError(f"LSN {index} is gone since the plan was made", file=data)
-            _publish(workers, engine, index)
+            engine.publish_snapshot(engine.state_at(index))
             with engine.failstop.guard():
                 removed = engine.log.remove_covered(index)
         finally:
@@ -60,21 +48,3 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
         return f"snapshot at LSN {index}; {removed} segments removed"
 
     return Plan("snapshot", "taskflux", data, tuple(steps), apply, written_bytes=size, disk=disk)
-
-
-def _state(workers: Workers | None, disk: Disk, found: Fit[Any], index: int) -> State:
-    if isinstance(found, Survey):
-        return found.state(index)
-    assert workers is not None
-    return state_of(workers, Place(disk, found.listing.data, found.layout), found, index).state
-
-
-def _publish(workers: Workers | None, engine: Engine, index: int) -> None:
-    if workers is None:
-        engine.publish_snapshot(engine.state_at(index))
-        return
-    found = engine.survey
-    assert found is not None
-    made = state_of(workers, Place(engine.disk, engine.data, engine.layout), found, index)
-    with write_snapshot(workers, made, engine.snapshot_scratch) as file:
-        engine.install_snapshot(file, made.state)
