@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 from flintlog.errors import EXIT_OK, EXIT_REFUSED, FlintlogError, UsageError
@@ -92,7 +92,7 @@ def _races(options: argparse.Namespace) -> bool:
         wrong = race_again(_subjects(options), options.line)
         print(wrong or "nothing went wrong")
         return wrong is None
-    return _told([(each, explore_races(each, seeds=range(options.seeds))) for each in _subjects(options)])
+    return _told((each, explore_races(each, seeds=range(options.seeds))) for each in _subjects(options))
 
 
 def _damage(options: argparse.Namespace) -> bool:
@@ -100,25 +100,27 @@ def _damage(options: argparse.Namespace) -> bool:
         wrong = spoil_again(_subjects(options), options.line)
         print("\n".join(wrong) or "nothing is wrong")
         return not wrong
-    return _told([(each, explore_damage(each, seeds=range(options.seeds))) for each in _subjects(options)])
+    return _told((each, explore_damage(each, seeds=range(options.seeds))) for each in _subjects(options))
 
 
 def _lives(options: argparse.Namespace) -> bool:
     subjects = _subjects(options)
-    reports = []
-    for subject in subjects:
+    look = stores.look if options.target == OWN_STORES else None
+
+    def lived(subject: Subject) -> LifeReport:
         until = time.monotonic() + options.seconds / len(subjects)
-        look = stores.look if options.target == OWN_STORES else None
-        report = live(options.target, subject, seeds=count(options.seed), until=until, look=look)
-        reports.append((subject, report))
-    return _told(reports)
+        return live(options.target, subject, seeds=count(options.seed), until=until, look=look)
+
+    return _told((subject, lived(subject)) for subject in subjects)
 
 
-def _told(reports: Sequence[tuple[Subject, DamageReport | LifeReport | RaceReport]]) -> bool:
+def _told(reports: Iterable[tuple[Subject, DamageReport | LifeReport | RaceReport]]) -> bool:
+    """Print each report when it is there."""
+    holds = True
     for subject, report in reports:
-        print(f"{subject.name}: {report}")
-        print("\n".join(report.violations), end="\n" if report.violations else "")
-    return not any(report.violations for _, report in reports)
+        print(f"{subject.name}: {report}", *report.violations, sep="\n", flush=True)
+        holds &= not report.violations
+    return holds
 
 
 def _explore(options: argparse.Namespace) -> bool:
