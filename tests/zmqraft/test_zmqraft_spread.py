@@ -117,7 +117,7 @@ def test_a_log_whose_rest_is_damaged_is_not_pruned():
         lambda: Log(DIALECT, disk, ROOT).plan_compact(Threads(2)),
         lambda: Log(DIALECT, disk, ROOT).plan_snapshot((7,), GIVEN, Threads(2)),
     ):
-        with pytest.raises(DamageError, match="the term is not one") as error:
+        with pytest.raises(DamageError, match="the term is too high") as error:
             plan()
         assert (error.value.file, error.value.offset) == (last, at)
     assert content(disk) == before

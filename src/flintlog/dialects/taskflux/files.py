@@ -182,7 +182,7 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
         raise _UnsupportedError(f"metadata version {version} is not known", lay.METADATA_FILE, 4)
     term = int.from_bytes(raw[8 : 8 + layout.term_size], "big", signed=True)
     if term < lay.TERM_FIRST:
-        raise wrong("metadata-term", "the term is not one", 8, "1 or more", str(term))
+        raise wrong("metadata-term", "the term must be at least 1", 8, "1 or more", str(term))
     vote_at = 8 + layout.term_size
     (vote,) = struct.unpack_from(">i", raw, vote_at)
     if vote < -1:
@@ -243,9 +243,11 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
     term = int.from_bytes(view[4 + width : 4 + 2 * width], "big", signed=True)
     length = int.from_bytes(view[size - 4 : size], "big", signed=True)
     if not lay.LSN_NONE <= index < lay.LSN_MAX:
-        raise wrong("snapshot-index", "the last index is not one", 4, f"-1 to {lay.LSN_MAX - 1}", str(index))
+        raise wrong(
+            "snapshot-index", "the last index is out of range", 4, f"-1 to {lay.LSN_MAX - 1}", str(index)
+        )
     if term < lay.TERM_FIRST:
-        raise wrong("snapshot-term", "the last term is not one", 4 + width, "1 or more", str(term))
+        raise wrong("snapshot-term", "the last term must be at least 1", 4 + width, "1 or more", str(term))
     if length < 0:
         raise wrong("snapshot-length", "the state's length is negative", size - 4, "0 or more", str(length))
     end = size + length

@@ -356,7 +356,9 @@ def decode_queue_header(state: bytes | memoryview, at: int) -> tuple[QueueSpec, 
         size = state[at]
         raw = bytes(state[at + 1 : at + 1 + size])
         if len(raw) < size or not all(0x21 <= byte <= 0x7E for byte in raw):
-            raise DamageError("a queue name in the snapshot is not one", code="snapshot-name")
+            raise DamageError(
+                "the snapshot has a queue with a name that is not allowed", code="snapshot-name"
+            )
         at += 1 + size
         code, last_id, max_size, max_payload, flag = struct.unpack_from(">iQiiB", state, at)
         at += 21

@@ -405,7 +405,7 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
         return "record-cut", "the file ends inside a record header", f"{header} bytes", f"{left} bytes"
     if stop.reason == TERM:
         term = int.from_bytes(buffer[at + 4 : at + 4 + layout.term_size], "big", signed=True)
-        return "record-term", "the record's term is not one", "1 or more", str(term)
+        return "record-term", "the record's term must be at least 1", "1 or more", str(term)
     if stop.reason == LENGTH:
         length = int.from_bytes(buffer[at + header - 4 : at + header], "big", signed=True)
         return "record-length", "the record's length is negative", "0 or more", str(length)

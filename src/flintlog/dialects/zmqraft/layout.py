@@ -160,7 +160,7 @@ def decode_entry(raw: bytes | memoryview) -> Entry:
     term = int.from_bytes(raw[13:20], "little")
     if term > NUMBER_MAX:
         raise DamageError(
-            "the entry's term is not one", code="entry-term", expected="at most 2^53 - 1", found=str(term)
+            "the entry's term is too high", code="entry-term", expected="at most 2^53 - 1", found=str(term)
         )
     return Entry(term, bytes(raw[20:]), raw[12], bytes(raw[:12]))
 

@@ -207,7 +207,7 @@ def read_entries(
         good = int(too_high[0])
         damage = Damage(
             "entry-term",
-            f"index {table.first + begin + good}: the term is not one",
+            f"index {table.first + begin + good}: the term is too high",
             int(starts[good]) + 13,
             "at most 2^53 - 1",
             str(int(terms[good])),
