@@ -125,3 +125,24 @@ def test_no_file_that_readers_map_is_ever_made_shorter(tmp_path):
         file.write(b"\x82")
     RaftStore(tmp_path, disk=disk).close()
     assert kernel.cut == [str(tmp_path / "raft.pers")]  # which is read, never mapped
+
+
+@pytest.mark.parametrize("look", ["verify", "inspect", "state", "entries"])
+def test_an_entry_that_comes_between_the_size_and_the_slots_is_not_missing(look, tmp_path):
+    with RaftStore(tmp_path, capacity=256) as store:
+        store.append(named(1, 1, 3))
+
+        class AppendingKernel(LocalKernel):
+            """A store appends after each look at a size."""
+
+            def stat_handle(self, handle):
+                found = super().stat_handle(handle)
+                if store.last_index < 200:
+                    store.append(named(1, store.last_index + 1, 1))
+                return found
+
+        log = Log(DIALECT, Disk(AppendingKernel()), str(tmp_path))
+        if look in ("verify", "inspect"):
+            assert getattr(log, look)().verdict == "clean"
+        else:
+            assert len(getattr(log, look)().to_table()) >= 3

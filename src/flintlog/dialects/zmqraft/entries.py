@@ -24,7 +24,7 @@ from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import explain as fields
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan, tables
-from flintlog.dialects.zmqraft.files import list_files, read_head
+from flintlog.dialects.zmqraft.files import list_files, read_head, read_whole
 from flintlog.dialects.zmqraft.scan import Damage, Table
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF
 from flintlog.dialects.zmqraft.survey import (
@@ -112,8 +112,7 @@ def _read(
             _, table = read_head(file, first, copy=bool(newest))
             view = file.view(copy=bool(newest), begin=split.start, end=split.end if end >= 0 else None)
         else:
-            view = file.view(copy=bool(newest))
-            table = scan.read_table(view, first)
+            view, table = read_whole(file, first, copy=bool(newest))
     if isinstance(table, Damage):
         raise table.finding(split.file).error(path)
     return view, table, begin, None if end < 0 else end

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flintlog.core.backup.listing import BACKUP_FILE
 from flintlog.core.kept import KEPT_DIRECTORY
@@ -279,9 +279,29 @@ def read_head(
     view = file.view(copy=copy, end=end)
     table = scan.read_table(view[:end], first, newest=newest)
     if isinstance(table, scan.Damage):
-        view = file.view(copy=copy)
-        table = scan.read_table(view, first, newest=newest)
+        return read_whole(file, first, copy=copy, newest=newest)
     return view, table
+
+
+def read_whole(
+    file: File, first: int, *, copy: bool, newest: bool = True
+) -> tuple[memoryview, scan.Table | scan.Damage]:
+    """All of an index file. What a store appends after the look at the size is left out, as if not yet there."""
+    view = file.view(copy=copy)
+    table = scan.read_table(view, first, newest=newest)
+    if lacks_entries(view, table) and file.size() > len(view):
+        assert isinstance(table, scan.Table)
+        table = replace(table, ends=table.ends[table.data_start + table.ends <= len(view)])
+    return view, table
+
+
+def lacks_entries(view: memoryview, table: scan.Table | scan.Damage) -> bool:
+    """Does the file end before the last entry of its table?"""
+    return (
+        isinstance(table, scan.Table)
+        and len(table.ends) > 0
+        and table.data_start + int(table.ends[-1]) > len(view)
+    )
 
 
 def _head_end(file: File) -> int:

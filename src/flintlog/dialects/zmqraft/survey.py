@@ -20,10 +20,12 @@ from flintlog.dialects.zmqraft.files import (
     IndexName,
     Listing,
     Stray,
+    lacks_entries,
     list_files,
     read_head,
     read_snapshot_file,
     read_strays,
+    read_whole,
 )
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
@@ -174,9 +176,8 @@ def read_index_file(item: Reading) -> Glance | None:
     found: list[Glance] = []
     with suppress_gone(), item.disk.open(posixpath.join(item.path, item.file.name)) as handle:
         view, table = read_head(handle, item.file.first, copy=item.newest, newest=item.newest)
-        if item.read_all or _lacks_entries(view, table):
-            view = handle.view(copy=item.newest)
-            table = scan.read_table(view, item.file.first, newest=item.newest)
+        if item.read_all or lacks_entries(view, table):
+            view, table = read_whole(handle, item.file.first, copy=item.newest, newest=item.newest)
         glance = _glance(view, table, item.read_all)
         found.append(replace(glance, begun=item.newest and scan.is_begun(view, item.file.first)))
     return found[0] if found else None
@@ -186,7 +187,7 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
     if isinstance(table, Damage):
         return Glance(None, None, table)
     closing = scan.is_closing(view, table.capacity)
-    if not read_all and not _lacks_entries(view, table):
+    if not read_all and not lacks_entries(view, table):
         return Glance(table, len(table.ends), None, closing, table.dirty)
     found, damage = scan.read_entries(view, table)
     entries, short = found[found.has_head], found[~found.has_head]
@@ -202,15 +203,6 @@ def _glance(view: memoryview, table: Table | Damage, read_all: bool) -> Glance:
         _descent(entries, int(lower[0]) + 1) if len(lower) else None,
         int(entries.term[-1]) if len(entries) else None,
         (int(short.index[0]), int(short.offset[0])) if len(short) else None,
-    )
-
-
-def _lacks_entries(view: memoryview, table: Table | Damage) -> bool:
-    """Does the file end before the last entry of its table?"""
-    return (
-        isinstance(table, Table)
-        and len(table.ends) > 0
-        and table.data_start + int(table.ends[-1]) > len(view)
     )
 
 
