@@ -212,9 +212,9 @@ def test_what_is_kept_is_not_written_through_a_link(make, tmp_path):
     home = Path(Log(log, Disk(), str(root)).root)
     newest = max(files_of(home), key=lambda path: path.stat().st_size)
     newest.write_bytes(newest.read_bytes()[:-3])
-    (home / "kept").symlink_to(outside)
     plan = Log(log, Disk(), str(root)).plan_repair()
     assert plan.steps
+    (home / "kept").symlink_to(outside)
     with pytest.raises(RefusedError, match="symbolic link"):
         plan.apply()
     assert not list(outside.iterdir())

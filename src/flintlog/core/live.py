@@ -155,21 +155,6 @@ def _raise_failure(error: OSError, path: str) -> None:
         raise DiskError("open", path, error) from error
 
 
-def member(disk: Disk, place: str) -> Stat | None:
-    """What a file of a log is; None when it went meanwhile. Anything else under its name is refused."""
-    found, linked = disk.stat(place), disk.is_link(place)
-    if found is None and not linked:
-        return None
-    if linked or found is None or found.is_directory:
-        what = "a directory" if not linked else "a link to nothing" if found is None else "a symbolic link"
-        raise RefusedError(
-            f"{what} has the name of a file of the log",
-            file=place,
-            advice="Nothing was changed; put the file itself in its place, or move what is there away",
-        )
-    return found
-
-
 @contextmanager
 def told_when_it_goes(path: str) -> Iterator[None]:
     """A file that went while it was to be read is no wrong path: another look may do."""
