@@ -95,6 +95,10 @@ def file(place: Path, outside: Path) -> None:
     place.write_bytes(b"?")
 
 
+def directory(place: Path, outside: Path) -> None:
+    place.mkdir()
+
+
 def _snapshot(log: Log, _: Path) -> None:
     given = GivenState("state.bin", 1, lambda: iter([b"s"])) if log.dialect == "zmqraft" else None
     log.plan_snapshot(1 if given else None, given).apply()
@@ -211,6 +215,24 @@ def test_what_is_no_directory_of_the_log_is_refused_by_every_verb_and_store(
             act(log, tmp_path / "new")
         assert told.value.exit_status == 3, verb
         assert str(told.value) == str(refused.value) or verb in UNSURE, verb
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", [link, dangling_link, pipe, directory], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "name",
+    ["compaction_catalog.back", "limestone-manifest.json.back", "blob/dir_02/0000000000000002.blob"],
+)
+def test_what_is_no_file_under_a_name_that_limestone_uses_at_times_is_refused(name, kind, torn, tmp_path):
+    root = tmp_path / "log"
+    shutil.copytree(torn / "blobs", root)
+    (root / name).parent.mkdir(exist_ok=True)
+    kind(root / name, tmp_path / "outside")
+    before = tree(tmp_path)
+    for act in (open_log(root).verify, lambda: Datastore(root)):
+        with pytest.raises(RefusedError) as refused:
+            act()
+        assert refused.value.file == str(root / name)
     assert tree(tmp_path) == before
 
 

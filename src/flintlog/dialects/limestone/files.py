@@ -82,8 +82,10 @@ def list_files(disk: Disk, path: str) -> Listing:
 
 
 def _is_of_the_log(name: str) -> bool:
-    known = (lay.MANIFEST_FILE, lay.CATALOG_FILE, lay.COMPACTED_PREVIOUS, lay.EPOCH_FILE)
-    return name in known or lay.is_wal_name(name) or lay.is_compacted_name(name)
+    known = (lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK)
+    if name in (*known, lay.COMPACTED_PREVIOUS, lay.EPOCH_FILE):
+        return True
+    return lay.is_wal_name(name) or lay.is_compacted_name(name)
 
 
 def _enter(disk: Disk, path: str, name: str, found: Listing) -> None:
@@ -147,7 +149,7 @@ def blobs(disk: Disk, path: str) -> dict[int, int]:
             continue
         for name in disk.list(posixpath.join(root, folder)):
             match = lay.BLOB_NAME.fullmatch(name)
-            stat = disk.stat(posixpath.join(root, folder, name)) if match else None
+            stat = member(disk, posixpath.join(root, folder, name)) if match else None
             if match and stat is not None and lay.blob_path(int(match[1], 16)).endswith(f"{folder}/{name}"):
                 found[int(match[1], 16)] = stat.size
     return found
