@@ -17,6 +17,7 @@ from flintlog.core.dialect import GivenState
 from flintlog.core.follow import Limits, beginning
 from flintlog.core.log import Log, open_log
 from flintlog.dialects.limestone.layout import encode_begin
+from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, NotALogError, RefusedError
 
 
@@ -276,3 +277,36 @@ def test_data_elsewhere_is_named_by_its_own_path_or_by_the_settings(made, tmp_pa
     (tmp_path / "root" / "taskflux.settings.json").write_text('{"DataDirectory": "../linked"}')
     QueueStore(tmp_path / "root").close()
     assert open_log(tmp_path / "root").verify().verdict == "clean"
+
+
+@pytest.mark.parametrize("make", STORES, ids=lambda make: make.__name__)
+def test_links_of_others_are_not_followed(make, made, tmp_path):
+    shutil.copytree(made / make.__name__, tmp_path / "log")
+    log = open_log(tmp_path / "log")
+    for name in ("one", "two"):  # which double the way at every step
+        (Path(log.root) / name).symlink_to(".")
+    for verb in ("inspect", "verify", "state", "dump", "dump --hex", "tail", "backup"):
+        VERBS[verb](log, tmp_path / "new")
+    assert log.verify().verdict == "clean"
+
+
+@pytest.mark.parametrize("make", STORES, ids=lambda make: make.__name__)
+def test_what_a_backup_was_to_be_written_to_is_removed_without_what_it_leads_to(make, made, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"do not touch")
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "0001.new").symlink_to(outside)
+    take_backup(Disk(), str(made / make.__name__), str(tmp_path / "place"))
+    assert os.listdir(tmp_path / "place") == ["0001"]
+    assert (outside / "precious").read_bytes() == b"do not touch"
+
+
+@pytest.mark.parametrize("leads_to", ["empty", "nothing"])
+def test_a_link_is_no_place_for_a_restored_log(leads_to, made, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "new").symlink_to(leads_to)
+    take_backup(Disk(), str(made / "queues"), str(tmp_path / "place"))
+    assert main(["restore", str(tmp_path / "place"), str(tmp_path / "new")]) == 3
+    assert f"{tmp_path / 'new'}: this place is taken" in capsys.readouterr().err
+    assert (tmp_path / "new").is_symlink()

@@ -95,14 +95,15 @@ class _HeldKernel(KernelInFront):
         for name in sorted(names):
             path = posixpath.join(folder, name)
             try:
-                if not self._kernel.stat(path).is_directory:
+                if self._kernel.is_link(path):
+                    pass  # what it leads to is not of this directory, and may lead back
+                elif not self._kernel.stat(path).is_directory:
                     files.append(name)
                     continue
-                if name != KEPT_DIRECTORY:
+                elif name != KEPT_DIRECTORY:
                     self.hold(path, self._kernel.list(path))
             except (FileNotFoundError, NotADirectoryError):
-                if not self._kernel.is_link(path):
-                    continue  # it went before anybody looked
+                continue  # it went before anybody looked
             except OSError as error:
                 _raise_failure(error, path)
             held.append(name)
