@@ -185,4 +185,5 @@ _DISK_ADVICE = {
     _errno.ENOENT: "Check the spelling of the path",
     _errno.ELOOP: "This is a symbolic link; put the file itself in its place",
     _errno.ENOTDIR: "A log directory was expected here",
+    _errno.EISDIR: "This is a directory; put the file itself in its place, or move it away",
 }

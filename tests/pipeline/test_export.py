@@ -216,6 +216,24 @@ def test_a_target_that_is_something_else_is_refused(tmp_path):
         export(None, str(log), str(target), format="csv")
 
 
+def test_nothing_is_removed_behind_a_link(tmp_path):
+    log, target, outside = tmp_path / "log", tmp_path / "out", tmp_path / "outside"
+    with QueueStore(log) as store:
+        store.queue().add(b"x")
+    export(None, str(log), str(target))
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"do not touch")
+    staged = target / "_flintlog" / "staged"
+    (staged / "link").symlink_to(outside)
+    export(None, str(log), str(target))
+    assert os.listdir(staged) == []
+    staged.rmdir()
+    staged.symlink_to(outside)
+    with pytest.raises(RefusedError, match="symbolic link"):
+        export(None, str(log), str(target))
+    assert os.listdir(outside) == ["precious"]
+
+
 def test_a_broken_or_incomplete_target_is_refused_with_the_file(tmp_path):
     log, target = tmp_path / "log", tmp_path / "out"
     with QueueStore(log) as store:

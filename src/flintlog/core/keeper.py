@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.kept import KEPT_DIRECTORY, refuse_link
+from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Step
 from flintlog.core.undo import (
     RECORD_FILE,
@@ -103,7 +103,7 @@ class Keeper:
         return self
 
     def _begin(self) -> None:
-        refuse_link(self._plain, posixpath.dirname(self.directory))
+        check_kept(self._plain, self.root)
         was_there = self._plain.stat(self._lock_place[0]) is not None
         self._lock = take_lock(self._plain, *self._lock_place, self.root)
         self._plain.make_passing_directory(self._scratch)

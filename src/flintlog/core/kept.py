@@ -10,8 +10,8 @@ from __future__ import annotations
 import posixpath
 import re
 
+from flintlog.core.inside import inner_directory
 from flintlog.disk import Disk, File
-from flintlog.errors import RefusedError
 
 KEPT_DIRECTORY = "kept"
 OPENED_DIRECTORY = "opened"
@@ -30,8 +30,8 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     data = file.pread(size, begin) if size > 0 else b""
     if not data.strip(b"\0"):
         return
-    place = posixpath.join(kept_in(disk, root), OPENED_DIRECTORY)
-    refuse_link(disk, place)
+    check_kept(disk, root)
+    place = posixpath.join(root, KEPT_DIRECTORY, OPENED_DIRECTORY)
     name = f"{posixpath.relpath(file.path, root).replace('/', '~')}@{begin}"
     there = _numbered(disk, place)
     disk.make_passing_directory(place)
@@ -50,21 +50,19 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
         disk.unlink(posixpath.join(place, f"{at:06d}-{other}"))
 
 
-def kept_in(disk: Disk, root: str) -> str:
-    """The place of a log directory for what is kept."""
-    place = posixpath.join(root, KEPT_DIRECTORY)
-    refuse_link(disk, place)
-    return place
+def check_kept(disk: Disk, root: str) -> None:
+    """Raise where the places for what is kept are no directories of the log."""
+    for name in (KEPT_DIRECTORY, posixpath.join(KEPT_DIRECTORY, OPENED_DIRECTORY)):
+        inner_directory(disk, posixpath.join(root, name))
 
 
-def refuse_link(disk: Disk, place: str) -> None:
-    """Raise for a symbolic link: what it leads to may lie outside of the log directory."""
-    if disk.is_link(place):
-        raise RefusedError(
-            "this is a symbolic link, and Flintlog follows none here",
-            file=place,
-            advice="Nothing was changed; put the file or directory itself in its place",
-        )
+def list_besides_kept(disk: Disk, root: str) -> list[str]:
+    """The names in a log directory, without the place for what is kept, which is checked."""
+    names = disk.list(root)
+    if KEPT_DIRECTORY in names:
+        check_kept(disk, root)
+        names.remove(KEPT_DIRECTORY)
+    return names
 
 
 def keep_and_empty(disk: Disk, root: str, path: str, *, scratch: str) -> None:

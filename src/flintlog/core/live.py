@@ -95,14 +95,15 @@ class _HeldKernel(KernelInFront):
         for name in sorted(names):
             path = posixpath.join(folder, name)
             try:
-                if not self._kernel.stat(path).is_directory:
+                if self._kernel.is_link(path):
+                    pass  # what it leads to is not of this directory, and may lead back
+                elif not self._kernel.stat(path).is_directory:
                     files.append(name)
                     continue
-                if name != KEPT_DIRECTORY:
+                elif name != KEPT_DIRECTORY:
                     self.hold(path, self._kernel.list(path))
             except (FileNotFoundError, NotADirectoryError):
-                if not self._kernel.is_link(path):
-                    continue  # it went before anybody looked
+                continue  # it went before anybody looked
             except OSError as error:
                 _raise_failure(error, path)
             held.append(name)
@@ -153,21 +154,6 @@ def _raise_failure(error: OSError, path: str) -> None:
     """Raise where the device fails. What may not be read, or is no file, is told when it is needed."""
     if error.errno == errno.EIO:
         raise DiskError("open", path, error) from error
-
-
-def member(disk: Disk, place: str) -> Stat | None:
-    """What a file of a log is; None when it went meanwhile. Anything else under its name is refused."""
-    found, linked = disk.stat(place), disk.is_link(place)
-    if found is None and not linked:
-        return None
-    if linked or found is None or found.is_directory:
-        what = "a directory" if not linked else "a link to nothing" if found is None else "a symbolic link"
-        raise RefusedError(
-            f"{what} has the name of a file of the log",
-            file=place,
-            advice="Nothing was changed; put the file itself in its place, or move what is there away",
-        )
-    return found
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iter
     """
     refuse_taken(disk, target)
     building = f"{target}.new"
-    if disk.stat(building) is not None:
+    if disk.stat(building) is not None or disk.is_link(building):
         if not scratch_is_ours:
             raise RefusedError(
                 "what was not finished lies here", file=building, advice="Remove it, then try again"
@@ -43,9 +43,9 @@ def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iter
 
 
 def refuse_taken(disk: Disk, target: str) -> None:
-    """Only an empty place, or a new one, is written to."""
+    """Only an empty place, or a new one, is written to; a link cannot be replaced by a directory."""
     stat = disk.stat(target)
-    if stat is not None and (not stat.is_directory or disk.list(target)):
+    if disk.is_link(target) or (stat is not None and (not stat.is_directory or disk.list(target))):
         raise RefusedError("this place is taken", file=target, advice="Name an empty or a new directory")
 
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from flintlog.core.kept import KEPT_DIRECTORY, refuse_link
+from flintlog.core.inside import refuse_link
+from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Plan, Step
 from flintlog.disk import Disk, Mode, take_lock
 from flintlog.errors import DamageError, DiskError, RefusedError, UsageError
@@ -202,8 +203,9 @@ Rounds = list[tuple[str, Record]]
 def _choose(disk: Disk, root: str, name: str | None) -> tuple[Rounds, int, str | None]:
     """The rounds of a repair, how many repairs stand before it, and why it cannot be taken back."""
     kept = posixpath.join(root, KEPT_DIRECTORY)
-    for place in (kept, *(posixpath.join(kept, each) for each in disk.list(kept))):
-        refuse_link(disk, place)
+    check_kept(disk, root)
+    for each in disk.list(kept):
+        refuse_link(disk, posixpath.join(kept, each))
     found = {each: read_record(disk, posixpath.join(kept, each)) for each in disk.list(kept)}
     records = {each: record for each, record in found.items() if record is not None}
     standing = sorted((each for each, record in records.items() if record.stage != "undone"), key=age)

@@ -297,9 +297,12 @@ class Disk:
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory with everything in it; of a symbolic link the link."""
+        if self.is_link(path):
+            self.unlink(path)
+            return
         for name in self.list(path):
             inner = posixpath.join(path, name)
-            if self.is_directory(inner) and not self.is_link(inner):
+            if not self.is_link(inner) and self.is_directory(inner):
                 self.remove_directory(inner)
             else:
                 self.unlink(inner)
@@ -367,7 +370,7 @@ class Disk:
         A file that is left over there goes first: a crash may have kept both names of a rename, and then writing
         to the scratch name would write to what was published.
         """
-        if self.stat(path) is not None:
+        if self.stat(path) is not None or self.is_link(path):
             self.unlink(path)
         file = self.open(path, "create")
         file.scratch = path

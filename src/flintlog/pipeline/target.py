@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from flintlog.core.follow import Place, beginning
+from flintlog.core.inside import refuse_link
 from flintlog.disk import Disk, File
 from flintlog.disk.lock import take_lock
 from flintlog.errors import DamageError, RefusedError
@@ -86,6 +87,8 @@ class Target:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other exports out."""
+        for name in (HOME, _STAGED):
+            refuse_link(self.disk, self.place_of(name))
         self.disk.make_directory(self.place_of(_STAGED))
         with take_lock(self.disk, self.place_of(_LOCK), "create", self.path):
             yield
@@ -194,7 +197,7 @@ class Target:
 
     def _remove(self, name: str) -> None:
         place = self.place_of(name)
-        if self.disk.is_directory(place):
+        if self.disk.is_directory(place) and not self.disk.is_link(place):
             for inner in self.disk.list(place):
                 self._remove(f"{name}/{inner}")  # an empty directory does no harm
         else:

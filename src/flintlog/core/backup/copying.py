@@ -37,14 +37,15 @@ def known_files(backups: Iterable[tuple[str, Backup]]) -> Known:
 
 
 def identities(disk: Disk, path: str) -> dict[str, Identity]:
-    """Every file below a directory, and which one it is."""
+    """Every file below a directory, and which one it is. No link is followed."""
     found: dict[str, Identity] = {}
     folders = [""]
     while folders:
         folder = folders.pop()
         for name in disk.list(posixpath.join(path, folder) if folder else path):
             inner = posixpath.join(folder, name)
-            stat = disk.stat(posixpath.join(path, inner))
+            place = posixpath.join(path, inner)
+            stat = None if disk.is_link(place) else disk.stat(place)
             if stat is None:
                 continue
             if stat.is_directory:

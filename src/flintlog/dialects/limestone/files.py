@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.kept import KEPT_DIRECTORY
-from flintlog.core.live import member
+from flintlog.core.inside import inner_directory, member
+from flintlog.core.kept import list_besides_kept
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.judge import zeros_from
 from flintlog.disk import Disk
@@ -68,9 +68,9 @@ def recognise(disk: Disk, path: str) -> bool:
 def list_files(disk: Disk, path: str) -> Listing:
     """Every name in the directory, sorted into roles."""
     found = Listing()
-    for name in disk.list(path):
-        place = posixpath.join(path, name)
-        stat = member(disk, place) if _is_of_the_log(name) else disk.stat(place)
+    for name in list_besides_kept(disk, path):
+        look = member if _is_of_the_log(name) else inner_directory if name in lay.DIRECTORIES else Disk.stat
+        stat = look(disk, posixpath.join(path, name))
         if stat is None:
             continue
         if stat.is_directory:
@@ -82,27 +82,33 @@ def list_files(disk: Disk, path: str) -> Listing:
 
 
 def _is_of_the_log(name: str) -> bool:
-    known = (lay.MANIFEST_FILE, lay.CATALOG_FILE, lay.COMPACTED_PREVIOUS, lay.EPOCH_FILE)
-    return name in known or lay.is_wal_name(name) or lay.is_compacted_name(name)
+    known = (lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK)
+    if name in (*known, lay.COMPACTED_PREVIOUS, lay.EPOCH_FILE):
+        return True
+    return lay.is_wal_name(name) or lay.is_compacted_name(name)
 
 
 def _enter(disk: Disk, path: str, name: str, found: Listing) -> None:
-    if name == KEPT_DIRECTORY or name == lay.BLOB_DIRECTORY:
-        return
     if name not in lay.DIRECTORIES:
         found.foreign[name] = 0
         return
     for inner in disk.list(posixpath.join(path, name)):
-        place = posixpath.join(path, name, inner)
-        stat = member(disk, place) if f"{name}/{inner}" == lay.WITNESS_FILE else disk.stat(place)
+        inside = posixpath.join(name, inner)
+        place = posixpath.join(path, inside)
+        if name == lay.BLOB_DIRECTORY:
+            if lay.BLOB_FOLDER.fullmatch(inner):
+                inner_directory(disk, place)
+            continue
+        look = member if inside in (lay.SNAPSHOT_FILE, lay.WITNESS_FILE) else Disk.stat
+        stat = look(disk, place)
         if stat is None or stat.is_directory:
             continue
-        if f"{name}/{inner}" == lay.SNAPSHOT_FILE:
+        if inside == lay.SNAPSHOT_FILE:
             found.snapshot = stat.size
-        elif f"{name}/{inner}" == lay.WITNESS_FILE:
+        elif inside == lay.WITNESS_FILE:
             found.witness = stat.size
         else:
-            found.scratch[f"{name}/{inner}"] = stat.size
+            found.scratch[inside] = stat.size
 
 
 def _sort_in(found: Listing, name: str, size: int) -> None:
@@ -143,7 +149,7 @@ def blobs(disk: Disk, path: str) -> dict[int, int]:
             continue
         for name in disk.list(posixpath.join(root, folder)):
             match = lay.BLOB_NAME.fullmatch(name)
-            stat = disk.stat(posixpath.join(root, folder, name)) if match else None
+            stat = member(disk, posixpath.join(root, folder, name)) if match else None
             if match and stat is not None and lay.blob_path(int(match[1], 16)).endswith(f"{folder}/{name}"):
                 found[int(match[1], 16)] = stat.size
     return found

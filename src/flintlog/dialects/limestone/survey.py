@@ -215,10 +215,10 @@ def _survey(
     assumed: Manifest | None,
 ) -> Survey:
     found = Survey(disk, path)
+    epochs = list_files(disk, path)
     # The epoch first: what is durable now is already in the logs that are listed next.
     # And its witness before that: it is never ahead of the epoch file.
     found.witness = _read_witness(disk, path)
-    epochs = list_files(disk, path)
     _read_epochs(found, epochs)
     found.listing = list_files(disk, path)
     if found.listing.epochs.keys() != epochs.epochs.keys():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from flintlog.core.kept import KEPT_DIRECTORY
-from flintlog.core.live import member
+from flintlog.core.inside import member
+from flintlog.core.kept import list_besides_kept
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.disk import Disk
@@ -68,7 +68,7 @@ def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
     data: dict[str, int] = {}
     known: dict[str, int] = {}
     scratch, foreign = [], []
-    for name in disk.list(path):
+    for name in list_besides_kept(disk, path) if trusting else disk.list(path):
         place = posixpath.join(path, name)
         known_by_name = trusting and (
             lay.parse_name(name) is not None or name in (*_DESCRIBING, lay.EXHAUSTED_FILE)
@@ -77,8 +77,7 @@ def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
         if stat is None:
             continue  # gone meanwhile: the directory is live
         if stat.is_directory:
-            if name != KEPT_DIRECTORY:
-                foreign.append(name)
+            foreign.append(name)
         elif lay.parse_name(name) is not None:
             data[name] = stat.size
         elif name in (*_DESCRIBING, lay.EXHAUSTED_FILE):

@@ -24,6 +24,7 @@ from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import tables
+from flintlog.dialects.mpy6a.files import list_files
 from flintlog.errors import UnsupportedError
 
 _PUT = tables.OPERATIONS[ops.PUT]
@@ -36,14 +37,14 @@ class OperationFollower(Numbered):
     counts = False
 
     def splits(self, query: EntryQuery) -> list[Split]:
-        found = self._log.disk.stat(posixpath.join(self._log.root, lay.OPERATIONS_FILE))
-        if found is None:
+        size = list_files(self._log.disk, self._log.root).known.get(lay.OPERATIONS_FILE)
+        if size is None:
             raise UnsupportedError(
                 "without an operation log nothing tells in which order sessions were written",
                 file=self._log.root,
                 advice="`flintlog dump`, and the views `entries` and `state`, read such a directory as it stands",
             )
-        return [Split(lay.OPERATIONS_FILE, 0, found.size, 0, None)]
+        return [Split(lay.OPERATIONS_FILE, 0, size, 0, None)]
 
     def first_of(self, splits: list[Split]) -> Position | None:
         head = self._log.disk.read(posixpath.join(self._log.root, lay.OPERATIONS_FILE), _HEAD_BYTES)

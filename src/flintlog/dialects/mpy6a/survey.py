@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.inside import member
 from flintlog.core.live import ChangedError, holding, settled
 from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
@@ -187,10 +188,9 @@ def _moment(disk: Disk, path: str) -> object:
     With an operation log that is its checkpoint: everything behind it stands in the log. Without one it is everything.
     """
     try:
-        log = disk.stat(posixpath.join(path, lay.OPERATIONS_FILE))
-        if log is not None:
-            head = disk.read(posixpath.join(path, lay.OPERATIONS_FILE), _BASE_HEAD_BYTES)
-            return disk.read(posixpath.join(path, lay.OPERATIONS_FILE), _base_end(head))
+        log = posixpath.join(path, lay.OPERATIONS_FILE)
+        if member(disk, log) is not None:
+            return disk.read(log, _base_end(disk.read(log, _BASE_HEAD_BYTES)))
         listing = list_files(disk, path)
         size = listing.known.get(lay.SNAPSHOT_FILE)
         snapshot = None if size is None else disk.read(posixpath.join(path, lay.SNAPSHOT_FILE), size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from flintlog.core.dialect import Dialect
+from flintlog.core.inside import inner_directory
 from flintlog.dialects.taskflux import files, layout
 from flintlog.disk import Disk, Mode
 from flintlog.errors import NotALogError, RefusedError, SettingsError
@@ -24,6 +25,8 @@ class Taskflux(Dialect):
             raise NotALogError(
                 "this is not a taskflux directory", file=path, advice="Name its root or its data directory"
             )
+        if found != path:
+            inner_directory(disk, found)
         return found
 
     def recognise(self, disk: Disk, path: str) -> bool:

@@ -16,8 +16,8 @@ import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.kept import KEPT_DIRECTORY
-from flintlog.core.live import member
+from flintlog.core.inside import inner_directory, member
+from flintlog.core.kept import list_besides_kept
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.layout import Layout, Metadata
@@ -28,6 +28,8 @@ from flintlog.errors import DamageError
 # A damaged header before good records: nothing is lost when it is written anew.
 HEADER_DAMAGED = "segment-header"
 
+_SCRATCH_DIRECTORIES = (lay.DESIGNED.scratch, lay.SHIPPED.scratch)
+_DIRECTORIES = (lay.LOG_DIRECTORY, *_SCRATCH_DIRECTORIES)
 _CREATE = ord("C")
 METADATA_SIZE_MAX = 4096
 SETTINGS_SIZE_MAX = 1 << 20
@@ -80,25 +82,27 @@ def list_files(disk: Disk, data: str) -> Listing:
     foreign: list[str] = []
     scratch: list[str] = []
     sizes: dict[str, int] = {}
-    for name in disk.list(data):
+    for name in list_besides_kept(disk, data):
         place = posixpath.join(data, name)
-        found = member(disk, place) if name in (lay.METADATA_FILE, lay.SNAPSHOT_FILE) else disk.stat(place)
+        is_file = name in (lay.METADATA_FILE, lay.SNAPSHOT_FILE)
+        look = member if is_file else inner_directory if name in _DIRECTORIES else Disk.stat
+        found = look(disk, place)
         if found is None:
             continue  # went away between the two calls: the directory is live
         if not found.is_directory:
             sizes[name] = found.size
             if name not in (lay.METADATA_FILE, lay.SNAPSHOT_FILE, lay.IGNORED_FILE, lay.SETTINGS_FILE):
                 foreign.append(name)
-        elif name in (lay.DESIGNED.scratch, lay.SHIPPED.scratch):
-            scratch += [f"{name}/{file}" for file in disk.list(posixpath.join(data, name))]
+        elif name in _SCRATCH_DIRECTORIES:
+            scratch += [f"{name}/{file}" for file in disk.list(place)]
         elif name == lay.LOG_DIRECTORY:
-            for file in disk.list(posixpath.join(data, name)):
+            for file in disk.list(place):
                 first = lay.parse_segment_name(file)
                 if first is None:
                     foreign.append(f"{name}/{file}")
                 elif (inside := member(disk, posixpath.join(place, file))) is not None:
                     segments.append(SegmentFile(f"{name}/{file}", first, inside.size))
-        elif name != KEPT_DIRECTORY:
+        else:
             foreign.append(f"{name}/")
     segments.sort(key=lambda segment: segment.first)
     return Listing(

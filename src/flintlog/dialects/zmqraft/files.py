@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from flintlog.core.backup.listing import BACKUP_FILE
-from flintlog.core.kept import KEPT_DIRECTORY
-from flintlog.core.live import member, suppress_gone
+from flintlog.core.inside import inner_directory, member
+from flintlog.core.kept import KEPT_DIRECTORY, list_besides_kept
+from flintlog.core.live import suppress_gone
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import SnapshotHead
@@ -135,16 +136,15 @@ def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
     """Every name in the peer's directory, sorted into roles. The snapshot's is found out unless it is given."""
     sizes: dict[str, int] = {}
     history, scratch, foreign, strays = [], [], [], []
-    entries = disk.list(path)
+    entries = list_besides_kept(disk, path)
     snapshot = snapshot or find_snapshot(disk, path, entries)
     names = lay.names_of(snapshot)
     for name in entries:
-        place = posixpath.join(path, name)
-        is_file = name in names and name != lay.LOG_DIRECTORY
-        found = member(disk, place) if is_file else disk.stat(place)
-        if found is None or name in (lay.LOG_DIRECTORY, KEPT_DIRECTORY):
+        look = inner_directory if name == lay.LOG_DIRECTORY else member if name in names else Disk.stat
+        found = look(disk, posixpath.join(path, name))
+        if found is None or name == lay.LOG_DIRECTORY:
             continue
-        if name in names and not found.is_directory:
+        if name in names:
             sizes[name] = found.size
         elif any(lay.is_predecessor(name, own) for own in names):
             history.append(name)
@@ -244,11 +244,13 @@ def _log_tree(disk: Disk, path: str, directory: str = lay.LOG_DIRECTORY, level: 
         inner = f"{directory}/{name}"
         if level == len(_LEVELS) or lay.STRAY_NAME.fullmatch(name):
             yield inner
-        if lay.STRAY_NAME.fullmatch(name) or not disk.is_directory(posixpath.join(path, inner)):
+        if lay.STRAY_NAME.fullmatch(name):
             continue
+        place = posixpath.join(path, inner)
         if 0 <= level < len(_LEVELS) and _LEVELS[level].fullmatch(name):
+            inner_directory(disk, place)
             yield from _log_tree(disk, path, inner, level + 1)
-        elif not disk.is_link(posixpath.join(path, inner)):  # one that leads back would have no end
+        elif not disk.is_link(place) and disk.is_directory(place):  # a link that leads back would have no end
             yield from _log_tree(disk, path, inner, -1)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 
 import numpy as np
 
 from flintlog.core import threads
-from flintlog.dialects.limestone import files, scan
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Edition
 from flintlog.dialects.limestone.survey import Survey
 from flintlog.disk import Buffer, Disk
@@ -97,12 +97,11 @@ def _bytes_of(chunk: Buffer) -> memoryview:
         ) from None
 
 
-def collect(found: Survey) -> int:
-    """Remove the blobs that no entry of any file names; returns the largest number that is or was in use.
+def collect(found: Survey, there: Collection[int]) -> int:
+    """Remove those of the blobs that no entry of any file names; returns the largest number that is or was in use.
 
     Only while a directory is opened: nobody has a number then that is not logged yet.
     """
-    there = files.blobs(found.disk, found.path)
     largest = found.catalog.max_blob or 0
     if not there:
         return largest

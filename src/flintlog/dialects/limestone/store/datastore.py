@@ -154,13 +154,14 @@ class Datastore:
         self._lock_files.append(file)
 
     def _heal(self, found: Survey, instance: creation.Instance) -> None:
+        there = files.blobs(self.disk, self.path)  # refuses what is no file before anything is changed
         creation.restore_manifest(found)
         old = found.manifest.version if found.manifest else 0
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
         healing.heal(found, self._milliseconds)
-        self._largest_blob = blobs.collect(found) if self.edition == "shipped" else 0
+        self._largest_blob = blobs.collect(found, there) if self.edition == "shipped" else 0
         self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
         if self.disk.stat(posixpath.join(self.path, lay.CATALOG_FILE)) is None:
             empty = Catalog(max_blob=0 if self.edition == "shipped" else None)

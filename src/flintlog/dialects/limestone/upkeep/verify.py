@@ -83,14 +83,12 @@ def _everything(found: Survey, parts_of: Callable[[Survey], Iterable[_Part]]) ->
 def _state_facts(found: Survey, parts: Iterable[_Part]) -> tuple[dict[str, object], list[Finding]]:
     """How much is alive, and which blobs are named and not there."""
     keys = size = 0
-    there: dict[int, int] | None = None
+    there = files.blobs(found.disk, found.path)
     missing: list[Finding] = []
     for part_keys, part_size, blobs in parts:
         keys += part_keys
         size += part_size
         for name, offset, number in blobs:
-            if there is None:
-                there = files.blobs(found.disk, found.path)
             if number not in there and len(missing) < _BLOBS_NAMED_MAX:
                 message = f"the entry names blob {number}, and {lay.blob_path(number)} is not there"
                 missing.append(Finding(Severity.CORRUPT, "blob-missing", message, name, offset))

@@ -52,6 +52,7 @@ class Engine:
         self.failstop = FailStop(opening.data, on_stop)
         refuse_backup(disk, opening.data)
         refuse_others(disk, posixpath.dirname(opening.data), "taskflux")
+        files.list_files(disk, opening.data)  # refuses a link, for one, before anything is made
         self.disk.make_passing_directory(self.log_directory)
         metadata = posixpath.join(self.data, lay.METADATA_FILE)
         was_there = self.disk.stat(metadata) is not None

@@ -7,6 +7,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import Unpack
 
+from flintlog.core.inside import inner_directory
 from flintlog.dialects.taskflux import files
 from flintlog.dialects.taskflux.settings import Arguments, Settings, load_settings
 from flintlog.disk import Disk
@@ -40,4 +41,6 @@ def opening_of(
     root = posixpath.dirname(named) if is_data else named
     settings = load_settings(disk, root, **arguments)
     data = named if is_data else posixpath.join(settings.data_directory or root, "data")
+    if data != named:
+        inner_directory(disk, data)
     return Opening(data, settings, edition, preallocate, reserve_bytes)

@@ -18,6 +18,7 @@ from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding
 from flintlog.core.group_commit import GroupCommit
+from flintlog.core.inside import member
 from flintlog.dialects.zmqraft import batch
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.batch import Batch
@@ -118,7 +119,7 @@ class RaftStore:
     def _look_at(self, name: str) -> dict[str, Any]:
         """What a state file tells; damage is an error."""
         path = posixpath.join(self._path, name)
-        if self._disk.stat(path) is None:
+        if member(self._disk, path) is None:
             return {}
         with self._disk.open(path) as file:
             return read_state(file, PROPERTIES_OF[name]).values
