@@ -101,6 +101,12 @@ class Survey:
     def log_name(self) -> str:
         return lay.CHANGES_FILE if self.behind is None else lay.OPERATIONS_FILE
 
+    @property
+    def last(self) -> StateID:
+        """Where the log ends. No event of the note tells of a record, but what was put has the id of its operation."""
+        newest = [] if self.behind is not None else list(self.newest.values())
+        return max([self.machine.last, *newest])
+
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
         worst = gravest(self.findings)
@@ -212,7 +218,7 @@ def _base_end(head: bytes) -> int:
 
 def survey_at(now: Survey, position: StateID) -> Survey:
     """The same directory as it was when an operation was the last one."""
-    if position >= now.machine.last:
+    if position >= now.last:
         return now
     past = Survey(now.disk, now.path, now.listing)
     if now.behind is not None:

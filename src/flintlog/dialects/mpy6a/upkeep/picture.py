@@ -68,7 +68,7 @@ def _end(found: Survey) -> int:
 
 def _strict(found: Survey, as_of: StateID | None) -> Picture:
     """The note's files alone. Records that stand behind what the change log says count; so they are copied after it."""
-    last = found.machine.last
+    last = found.last
     if as_of is not None and as_of != last:
         raise RefusedError(
             "a strict directory has no operation log, and only that tells an earlier state",
