@@ -225,7 +225,7 @@ def test_an_epoch_that_is_not_there_is_refused(store, tmp_path):
     put(store, "b")
     store.compact()
     back_up(store, tmp_path / "backup")
-    for epoch, error in ((1, RefusedError), (3, UsageError), (-1, UsageError), ("2", UsageError)):
+    for epoch, error in ((1, RefusedError), (3, RefusedError), (-1, UsageError), ("2", UsageError)):
         with pytest.raises(error):
             restore(tmp_path / "backup", tmp_path / "new", epoch=epoch)
     assert [path.name for path in tmp_path.glob("new*")] == []

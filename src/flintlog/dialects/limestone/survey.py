@@ -29,6 +29,7 @@ import numpy as np
 
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import ChangedError, suppress_gone
+from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
 from flintlog.dialects.limestone import base, scan
 from flintlog.dialects.limestone import layout as lay
@@ -140,6 +141,11 @@ class Survey:
         worst = gravest(self.findings)
         if worst is not None and self.is_damaged:
             raise worst.error(self.path)
+
+    def refuse_missing(self, epoch: int) -> None:
+        """Raise for an epoch of which there is no state: it is not durable, or compacted files hold a later one."""
+        low = max(self.low, 0)
+        check_reached((epoch,), (low,), (max(low, self.durable),), unit="epoch", path=self.path)
 
     def refuse_forgetting(self) -> None:
         """Raise where nothing says what is durable: a store that opens forgets all that is not."""
