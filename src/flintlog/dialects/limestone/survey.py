@@ -52,6 +52,7 @@ class LogRead:
     walk: Walk
     tail: Tail | None
     listed: bool  # the catalog says that compaction has taken it in, by its name or by its first epoch
+    covered: bool = False  # the tail is damage that costs nothing: the compacted files hold what the log held
 
     @property
     def snippets(self) -> Snippets:
@@ -439,8 +440,9 @@ def _judge_tail(found: Survey, read: LogRead) -> LogRead:
     view = found.view(read.file.name, active=read.file.active)
     tail = judge(view, read.walk, found.reach, end_markers=found.end_markers)
     assert tail is not None  # the file does not simply end
-    found.findings.append(_tail_finding(found, read, tail, view))
-    return replace(read, tail=tail)
+    judged = replace(read, tail=tail, covered=not tail.torn and _is_covered(found, read, tail, view))
+    found.findings.append(_tail_finding(judged, tail))
+    return judged
 
 
 def _begins_below(found: Survey, snippets: Snippets) -> bool:
@@ -449,19 +451,27 @@ def _begins_below(found: Survey, snippets: Snippets) -> bool:
     return found.edition == "designed" and bool(len(first)) and int(first.epoch[0]) <= found.low
 
 
-def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:
+def _is_covered(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> bool:
+    """Has a compaction taken in all that a log held, also what stood behind the damage?"""
+    last = read.snippets.epoch[-1:]
+    return (
+        read.listed
+        and bool((last <= np.uint64(max(found.low, 0))).any())
+        and find_durable(view, tail.offset + 1, found.low + 1, found.reach) is None
+    )
+
+
+def _tail_finding(read: LogRead, tail: Tail) -> Finding:
     name = read.file.name
     if tail.torn:
         severity = Severity.NOTE if tail.marked and not read.file.active else Severity.REPAIRABLE
         message = f"torn tail: {tail.message}; nothing durable stands there"
         return Finding(severity, "torn-tail", message, name, tail.offset, tail.expected, tail.found)
     finding = base.damage_of(name, tail)
-    severity, message = finding.severity, finding.message
-    if read.listed and find_durable(view, tail.offset + 1, found.low + 1, found.reach) is None:
-        last = read.snippets[-1:]
-        if len(last) and int(last.epoch[0]) <= found.low:
-            severity, message = Severity.REPAIRABLE, f"{message}; the compacted files hold what it held"
-    return Finding(severity, tail.code, message, name, tail.offset, tail.expected, tail.found)
+    if not read.covered:
+        return finding
+    message = f"{finding.message}; the compacted files hold what it held"
+    return replace(finding, severity=Severity.REPAIRABLE, message=message)
 
 
 def _judge_logs(found: Survey) -> None:
