@@ -106,7 +106,7 @@ def test_the_state_comes_through_a_pipe(peer):
         (["--as-of", "9"], 2, "--as-of INDEX --data FILE"),
         (["--data", "STATE"], 2, "--as-of INDEX, from 4 to 11"),
         (["--data", "STATE", "--as-of", "12"], 3, "index 12 is beyond the log, which ends at 11"),
-        (["--data", "STATE", "--as-of", "3"], 3, "index 3 is too low: the present snapshot is at 4"),
+        (["--data", "STATE", "--as-of", "3"], 3, "index 3 is before the log, which reaches back to 4"),
         (["--data", "STATE", "--as-of", "3,9"], 2, "is not a position of a zmqraft log"),
         (["--data", "STATE.gone", "--as-of", "9"], 2, "no file with a state stands here"),
         (["--data", "DIRECTORY", "--as-of", "9"], 2, "no file with a state stands here"),

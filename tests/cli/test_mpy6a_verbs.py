@@ -208,13 +208,14 @@ def test_dump_shows_the_entries_before_the_damage_and_then_the_error(root, run):
 def test_the_state_at_a_position(root, run):
     logged(root)
     newest = run("state", root, "--json")[1]
-    assert run("state", root, "--as-of", "1,32", "--json")[1] == newest
+    last = ",".join(map(str, run("inspect", root, "--json")[1][0]["last"]))
+    assert run("state", root, "--as-of", last, "--json")[1] == newest
     earlier = run("state", root, "--as-of", "1,20", "--json")[1]
     assert [bytes.fromhex(row["data"]) for row in earlier][:2] == [b"short 0", b"short 1"]
     assert len(earlier) == 9
     status, rows, text = run("state", root, "--as-of", "1,19")
     assert (status, rows) == (3, [])
-    assert "Give a position from 1,20 on" in text
+    assert "Choose a position from 1,20 to" in text
     assert run("state", root, "--as-of", "20")[0] == 2
 
 

@@ -12,8 +12,8 @@ from tests.limestone.directories import Directory, session
 
 from flintlog.core.backup import BACKUP_FILE, take_backup
 from flintlog.core.log import Log
+from flintlog.dialects.limestone import epochs, survey
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone import survey
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.limestone.store import Datastore, back_up, backup, restore, restore_files
@@ -102,15 +102,15 @@ def test_the_epoch_is_that_of_the_files_and_not_of_a_moment_later(store, tmp_pat
 def test_an_epoch_file_that_is_rotated_while_it_is_read_is_read_again(store, tmp_path, monkeypatch):
     """Between its listing and its reading the name `epoch` becomes that of an empty file."""
     put(store, "a")
-    real = survey._read_epochs
+    real = epochs.read_durable
     rotated = []
 
-    def read_epochs(found, listing):
+    def read_durable(found, listing):
         if not rotated:
             rotated.append(store.rotate())
         real(found, listing)
 
-    monkeypatch.setattr(survey, "_read_epochs", read_epochs)
+    monkeypatch.setattr(epochs, "read_durable", read_durable)
     assert survey.survey(Disk(), str(tmp_path / "log")).durable == 1
     assert rotated
 
@@ -225,7 +225,7 @@ def test_an_epoch_that_is_not_there_is_refused(store, tmp_path):
     put(store, "b")
     store.compact()
     back_up(store, tmp_path / "backup")
-    for epoch, error in ((1, RefusedError), (3, UsageError), (-1, UsageError), ("2", UsageError)):
+    for epoch, error in ((1, RefusedError), (3, RefusedError), (-1, UsageError), ("2", UsageError)):
         with pytest.raises(error):
             restore(tmp_path / "backup", tmp_path / "new", epoch=epoch)
     assert [path.name for path in tmp_path.glob("new*")] == []

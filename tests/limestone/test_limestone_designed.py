@@ -64,12 +64,36 @@ def test_a_log_that_begins_below_the_maximum_epoch_is_not_processed(detached, ke
         assert (ROTATED in catalog_of(tmp_path).detached, keys(tmp_path)) == (True, "a b")
 
 
-def test_damage_in_such_a_log_does_not_stop_opening(tmp_path):
-    compacted(tmp_path).log(name=ROTATED, tail=session(1, "x", "y", closed=False).encode()[:-5])
-    assert [item.code for item in Log(DIALECT, Disk(), str(tmp_path)).verify().findings] == ["entry-cut"]
-    assert keys(tmp_path) == "a b"
-    with Datastore(tmp_path):
-        pass
+def superseded(root, edition: str):
+    """Compacted up to epoch 3; the log that was taken in is still there."""
+    directory = {"designed": designed, "shipped": shipped}[edition](root, 5).log(session(5, "b"))
+    name, epoch, blob = ("cmpct_0001", 3, None) if edition == "designed" else (lay.COMPACTED_FILE, 0, 0)
+    directory.compacted("a", epoch=epoch, name=name)
+    return directory.catalog(Catalog({name: 1}, frozenset({ROTATED}), 3, blob))
+
+
+@pytest.mark.parametrize("keep_superseded", [False, True])
+@pytest.mark.parametrize("sessions", [(), (session(1, "a"),)], ids=["first", "second"])
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_damage_in_such_a_log_is_healed_by_opening(edition, sessions, keep_superseded, tmp_path):
+    made = superseded(tmp_path, edition).log(
+        *sessions, name=ROTATED, tail=session(2, "x", "y", closed=False).encode()[:-5]
+    )
+    spoiled = (made.root / ROTATED).read_bytes()
+    log = Log(DIALECT, Disk(), str(tmp_path))
+    found = log.verify()
+    assert (found.verdict, [item.code for item in found.findings]) == ("repairable", ["entry-cut"])
+    assert (log.plan_repair().lost, keys(tmp_path)) == ((), "a b")
+    with Datastore(tmp_path, keep_superseded=keep_superseded) as store:
+        assert [item.code for item in store.findings] == ["entry-cut"]
+    assert (log.verify().verdict, keys(tmp_path)) == ("clean", "a b")
+    assert list(log.entries())
+    [kept] = (tmp_path / "kept" / "opened").iterdir()
+    assert kept.read_bytes() == spoiled
+    with Datastore(tmp_path) as store:
+        assert store.findings == ()
+        store.compact()
+    assert (log.verify().verdict, keys(tmp_path)) == ("clean", "a b")
 
 
 @pytest.mark.parametrize("make", [designed, shipped])

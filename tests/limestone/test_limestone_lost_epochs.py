@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
-from tests.golden_cases import snapshot_of
+from tests.golden_cases import GOLDEN, snapshot_of
 from tests.limestone.directories import designed, session, shipped
 
+from flintlog.core.finding import exit_status
 from flintlog.core.log import Log
+from flintlog.core.rounds import repair
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.store import Datastore
@@ -191,3 +197,99 @@ def test_the_witness_has_the_last_record(edition, tmp_path):
                 one.put(1, b"a", b"1")
             store.switch_epoch()
             assert (tmp_path / lay.WITNESS_FILE).read_bytes() == lay.encode_durable(number)
+
+
+# Damage in a log beside it: the logs are judged by the epoch that repair will count to.
+
+NO_EPOCHS = {
+    "gone": (lay.EPOCH_FILE,),
+    "gone with its witness": (lay.EPOCH_FILE, lay.WITNESS_FILE),
+    "of other bytes": (),
+}
+SPOILED = {  # the bytes of a log whose sessions begin at some offsets, and which of them are spoiled
+    "cut in the last": lambda raw, at: (raw[: at[-1] + 20], [EPOCHS - 1]),
+    "cut in the middle": lambda raw, at: (raw[: at[9] + 20], range(9, EPOCHS)),
+    "cut in the first": lambda raw, at: (raw[:20], range(EPOCHS)),
+    "an entry": lambda raw, at: (with_byte(raw, at[5] + lay.MARKER_SIZE), [5]),
+    "the first entry": lambda raw, at: (with_byte(raw, lay.MARKER_SIZE), [0]),
+    "a begin marker": lambda raw, at: (with_byte(raw, at[5]), [5]),
+}
+
+
+def with_byte(raw, at):
+    return raw[:at] + b"\xff" + raw[at + 1 :]
+
+
+def without_epochs(path, how):
+    (path / lay.EPOCH_FILE).write_bytes(b"\xff" * 18)
+    for name in NO_EPOCHS[how]:
+        (path / name).unlink()
+
+
+def spoil(file, how):
+    """Which sessions of a log are spoiled then."""
+    raw = file.read_bytes()
+    spoiled, lost = SPOILED[how](raw, scan.walk(memoryview(raw)).snippets.offset.tolist())
+    file.write_bytes(spoiled)
+    return set(lost)
+
+
+@BOTH
+@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("epochs", NO_EPOCHS)
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_log_that_is_damaged_too_costs_the_sessions_in_those_bytes_alone(
+    which, epochs, how, edition, tmp_path
+):
+    path = tmp_path / "log"
+    expected = written(path, edition)
+    name = f"pwal_{which:04d}"
+    for number in spoil(path / name, how):
+        del expected[b"%d.%d" % (which, number)]
+    without_epochs(path, epochs)
+    log = Log(DIALECT, Disk(), str(path))
+    before = snapshot_of(path)
+    plan = log.plan_repair()
+    assert log.health == log.verify().verdict == "corrupt" and plan.exit_status == 3
+    assert any(line.startswith(f"what stood in {name} from byte") for line in plan.lost)
+    for read in (log.state, log.entries, lambda: Datastore(path)):
+        with pytest.raises(DamageError):
+            list(read())
+    place = next((item.file, item.offset) for item in plan.findings if item.code.startswith("entry-"))
+    told = log.entries(on_damage="report", operations="damage").to_table().to_pylist()
+    assert place in [(row["file"], row["offset"]) for row in told]
+    assert snapshot_of(path) == before
+    assert repair(log, plan).after.verdict == "clean"
+    assert state(path) == expected
+
+
+@BOTH
+@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("epochs", ["gone", "gone with its witness"])
+def test_of_one_log_without_epochs_only_what_ends_it_and_no_witness_knows_is_torn(
+    epochs, how, edition, tmp_path
+):
+    path = tmp_path / "log"
+    written(path, edition)
+    (path / "pwal_0001").unlink()
+    lost = spoil(path / "pwal_0000", how)
+    without_epochs(path, epochs)
+    log = Log(DIALECT, Disk(), str(path))
+    plan = log.plan_repair()
+    torn = how.startswith("cut") and epochs == "gone with its witness"
+    assert plan.exit_status == (1 if torn else 3) == exit_status(log.verify().findings)
+    assert bool(plan.lost) == (plan.exit_status == 3)
+    assert repair(log, plan).after.verdict == "clean"
+    assert state(path).keys() == {b"0.%d" % number for number in range(EPOCHS) if number not in lost}
+
+
+def test_a_recorded_directory_without_epochs_keeps_every_whole_session(tmp_path):
+    path = tmp_path / "log"
+    shutil.copytree(GOLDEN / "limestone" / "c20_epoch_missing" / "dir", path)
+    os.truncate(path / "pwal_0001", 44)
+    log = Log(DIALECT, Disk(), str(path))
+    plan = log.plan_repair()
+    assert log.verify().verdict == "corrupt"
+    assert plan.lost == ("what stood in pwal_0001 from byte 9 to byte 43",)
+    assert repair(log, plan).after.verdict == "clean"
+    assert state(path) == {b"a": b"a2", b"d": b"d" * 16}

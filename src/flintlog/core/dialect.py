@@ -163,7 +163,10 @@ class Dialect(ABC):
 
     def parse(self, position: Position) -> Any:
         """A position as the rooms of this dialect take it; raises where it is none of this dialect."""
-        return one_number(position, self.name, self.unit)
+        number = one_number(position, self.name, self.unit)
+        if number < 0:
+            raise UsageError(f"{number} is not an {self.unit}", advice="Give a number from 0 on")
+        return number
 
     @property
     def operations(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ A position is a tuple of integers that compares in log order: `(lsn,)` for taskf
 
 from __future__ import annotations
 
-from flintlog.errors import UsageError
+from flintlog.errors import RefusedError, UsageError
 
 Position = tuple[int, ...]
 
@@ -30,6 +30,22 @@ def one_number(position: Position, dialect: str, word: str) -> int:
             f"{position_text(position)} is not a position of a {dialect} log", advice=f"Give one {word}"
         )
     return position[0]
+
+
+def check_reached(position: Position, first: Position, last: Position, *, unit: str, path: str) -> None:
+    """Raise for a position at which the log holds no state: it is not there yet, or the log begins behind it."""
+    asked, begin, end = (position_text(one) for one in (position, first, last))
+    advice = f"Choose {end}" if first == last else f"Choose a position from {begin} to {end}"
+    if last < first:
+        raise RefusedError(f"{unit} {asked} is beyond the log, which has no entry yet", file=path)
+    if position > last:
+        raise RefusedError(f"{unit} {asked} is beyond the log, which ends at {end}", file=path, advice=advice)
+    if position < first:
+        raise RefusedError(
+            f"{unit} {asked} is before the log, which reaches back to {begin}",
+            file=path,
+            advice=f"{advice}, or restore a backup from before",
+        )
 
 
 def span(first: int, last: int) -> str:

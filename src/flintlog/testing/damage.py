@@ -6,7 +6,7 @@ repair and its undo are asked about it, and must agree:
 - *clean*: it opens, can be read, and there is nothing to repair;
 - *repairable*: it opens, or `repair` makes it open, and the plan loses nothing;
 - *corrupt* or *unsupported*: it does not open, and the plan names a loss or refuses. After as many repairs as it takes
-  it opens, or the next one is refused.
+  it opens and is clean, or the next one is refused.
 
 Opening that refuses changes no byte. No entry is invented. Undo is exact. Nothing raises an error that is not ours.
 """
@@ -205,6 +205,7 @@ class Spoiled:
             if isinstance(done, str):
                 if not repairs and _content(kernel) != before:
                     yield f"a repair that was refused ({done}) changed {_differing(before, _content(kernel))}"
+                yield f"repair plans what it cannot do: {done}"
                 break
             repairs += 1
             plan = done.further  # what a person decides to lose
@@ -219,6 +220,8 @@ class Spoiled:
                 yield f"repaired, {verdict}, and it does not open: {found}"
         else:
             yield from self._invented(found, "repair")
+        if plan is not None and not plan.steps and plan.refusal is None:
+            yield f"repaired, {verdict}, and repair has nothing more to do"
         for _ in range(repairs):
             undone = _outcome(lambda: log.plan_undo().apply())
             if isinstance(undone, str) and undone.startswith((_FAULT, _REFUSED)):

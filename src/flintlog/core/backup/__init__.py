@@ -12,7 +12,7 @@ whole or not at all.
 
 from flintlog.core.backup.copying import Known, fill, known_files
 from flintlog.core.backup.listing import BACKUP_FILE, Backup, Copied, read_list, write_list
-from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
+from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.core.backup.place import Taken, backups_in, check_place, take_backup
 from flintlog.core.backup.restoring import (
     Checked,
@@ -36,7 +36,6 @@ __all__ = [
     "backups_in",
     "check_backup",
     "check_place",
-    "check_position",
     "choose",
     "fill",
     "known_files",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from flintlog.core.live import ChangedError as ChangedError
 from flintlog.core.position import Position
 from flintlog.disk import Buffer, File
-from flintlog.errors import RefusedError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +56,3 @@ class Picture:
     last: Position | None
     parts: tuple[Part, ...]
     identity: str | None = None
-
-
-def check_position(position: int, first: int, last: int, *, word: str, path: str) -> int:
-    """A position that the files of a log reach, or the error that says which they do."""
-    if position > last:
-        raise UsageError(f"the log reaches to {word} {last}, not to {position}", file=path)
-    if position < first:
-        raise RefusedError(
-            f"{word} {position} is no longer there: the files reach back to {word} {first}",
-            file=path,
-            advice="Restore an older backup, or choose a later position",
-        )
-    return position

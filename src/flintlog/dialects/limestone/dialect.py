@@ -27,7 +27,7 @@ class Limestone(Dialect):
 
     def parse(self, position: Position) -> int:
         epoch: int = super().parse(position)
-        if not 0 <= epoch <= self.room("layout").NUMBER_MAX:
+        if epoch > self.room("layout").NUMBER_MAX:
             raise UsageError(f"{epoch} is not an epoch", advice="Epochs are numbers of 64 bits")
         return epoch
 

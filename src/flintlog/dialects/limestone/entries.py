@@ -35,7 +35,7 @@ _SLACK = 1 << 20  # bytes behind a range in which its last record ends as a rule
 
 def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The compacted files that count, then the logs; large ones in ranges."""
-    found = survey(disk, path, walk=False)
+    found = _glance(disk, path)
     result = _damaged(found, query)
     sizes = {**found.listing.compacted, lay.COMPACTED_PREVIOUS: found.listing.previous or 0}
     for name in found.base:
@@ -43,6 +43,14 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     for log in found.listing.logs:
         result += _cut(found, log.name, log.size, query.cut_bytes, base=False, active=log.active)
     return result
+
+
+def _glance(disk: Disk, path: str) -> Survey:
+    """What is beside the logs; they are walked only where they alone tell what they are judged by."""
+    found = survey(disk, path, walk=False)
+    if found.has_lost_epochs:
+        found.reach = survey(disk, path).reach
+    return found
 
 
 def _damaged(found: Survey, query: EntryQuery) -> list[Split]:
@@ -57,7 +65,7 @@ def _cut(
     found: Survey, name: str, size: int, split_bytes: int | None, *, base: bool, active: bool
 ) -> Iterator[Split]:
     """The ranges of a file. One that is larger than a range is walked to find where records begin."""
-    facts = (found.durable, int(found.end_markers), int(base), int(active))
+    facts = (found.durable, found.reach, int(found.end_markers), int(base), int(active))
     if not size:
         return
     if split_bytes is None or size <= split_bytes:
@@ -98,7 +106,7 @@ class _Piece:
     """What one split holds, or the rest of it from `start` on."""
 
     def __init__(self, found: Survey, split: Split, start: int, around: Around | None) -> None:
-        self.durable, end_markers, base, active, *_ = split.context
+        durable, self.reach, end_markers, base, active, *_ = split.context
         self.base = bool(base)
         self.start = start
         self.view = found.view(split.file, active=bool(active), begin=start, end=split.end)
@@ -106,9 +114,9 @@ class _Piece:
         if not self.walk.stop.good:  # what it means depends on what follows
             self.view = found.view(split.file, active=bool(active))
             self.walk = scan.walk(self.view, start, split.end, around)
-        durable = lay.NUMBER_MAX if base else self.durable
-        self.tail = judge(self.view, self.walk, durable, end_markers=bool(end_markers) or self.base)
-        self.statuses = tables.statuses_of(self.walk.snippets, self.durable, base=self.base)
+        reach = lay.NUMBER_MAX if base else self.reach
+        self.tail = judge(self.view, self.walk, reach, end_markers=bool(end_markers) or self.base)
+        self.statuses = tables.statuses_of(self.walk.snippets, durable, base=self.base)
 
     def damage(self, split: Split, query: EntryQuery) -> Finding | None:
         """Why entries that should be there cannot be read."""
@@ -123,14 +131,14 @@ class _Piece:
         """Where reading goes on behind the damage."""
         if self.base:
             return len(self.view), None
-        return _resumption(self.view, self.walk, self.durable)
+        return _resumption(self.view, self.walk, self.reach)
 
 
-def _resumption(view: memoryview, walk: Walk, durable: int) -> tuple[int, Around | None]:
+def _resumption(view: memoryview, walk: Walk, reach: int) -> tuple[int, Around | None]:
     snippets = walk.snippets
-    counted = snippets[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(durable))]
+    counted = snippets[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(reach))]
     epoch = max(int(counted.epoch[-1]), 1) if len(counted) else 1
-    return resumption(view, walk.stop.offset, epoch, durable)
+    return resumption(view, walk.stop.offset, epoch, reach)
 
 
 def _first_piece(disk: Disk, path: str, split: Split) -> _Piece:
@@ -194,7 +202,7 @@ def _piece_spans(piece: _Piece, query: EntryQuery, where: ByteRange | None) -> I
 
 def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
     """Every byte of every file, field by field."""
-    found = survey(disk, path, walk=False)
+    found = _glance(disk, path)
     listing = found.listing
     active = {log.name for log in listing.logs if log.active}
     logs = {
@@ -269,12 +277,12 @@ def _explain_log(
 
 def _behind(found: Survey, view: memoryview, walk: Walk, *, base: bool) -> tuple[Tail, int, Around | None]:
     """What stands where a walk stopped, where it ends, and the snippet around what follows."""
-    durable = lay.NUMBER_MAX if base else found.durable
-    tail = judge(view, walk, durable, end_markers=found.end_markers or base)
+    reach = lay.NUMBER_MAX if base else found.reach
+    tail = judge(view, walk, reach, end_markers=found.end_markers or base)
     assert tail is not None
     if base or tail.torn:
         return tail, len(view), None
-    start, around = _resumption(view, walk, durable)
+    start, around = _resumption(view, walk, reach)
     return tail, start, around
 
 

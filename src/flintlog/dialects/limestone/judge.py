@@ -156,6 +156,18 @@ def later_markers(buffer: memoryview, start: int, low: int) -> Iterator[int]:
         at = found + 1
 
 
+def walks_behind(buffer: memoryview, walk: Walk) -> Iterator[Walk]:
+    """The walks that can be made behind the damage that stopped one: from each good snippet to the next damage."""
+    low = _epoch_before(walk.whole, lay.NUMBER_MAX)
+    at = walk.stop.offset + 1
+    while (found := next(later_markers(buffer, at, low), None)) is not None:
+        at = found + 1
+        if int(buffer[found]) == lay.BEGIN and _is_snippet(buffer, found):
+            behind = scan.walk(buffer, found)
+            yield behind
+            at = behind.stop.offset + 1
+
+
 def _is_snippet(buffer: memoryview, at: int) -> bool:
     """Do good records follow this begin marker?"""
     seen = scan.walk(buffer, at, at + _PROBE_BYTES)

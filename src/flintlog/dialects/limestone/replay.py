@@ -34,7 +34,6 @@ from flintlog.dialects.limestone.merge import (
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
-from flintlog.errors import RefusedError
 
 T = TypeVar("T")
 
@@ -151,13 +150,8 @@ def epoch_of(survey: Survey, as_of: int | None) -> int:
     """The epoch of a state that is asked for: the durable one, or an earlier one that is still there."""
     if as_of is None:
         return survey.durable
-    if as_of < survey.low:
-        raise RefusedError(
-            f"the state at epoch {as_of} is no longer there: the log was compacted up to epoch {survey.low}",
-            file=survey.path,
-            advice=f"Ask for epoch {survey.low} or a later one, or read a backup from before the compaction",
-        )
-    return min(as_of, survey.durable)
+    survey.refuse_missing(as_of)
+    return min(as_of, survey.durable)  # compacted files may hold a later epoch than the epoch files
 
 
 class Cleared:

@@ -156,6 +156,11 @@ class Walk:
     def entries(self) -> int:
         return int(self.snippets.entries.sum())
 
+    @property
+    def whole(self) -> Snippets:
+        """All but the one that reading stopped inside of."""
+        return self.snippets[:-1] if self.stop.inside and not self.stop.good else self.snippets
+
 
 @dataclass(frozen=True, slots=True)
 class Around:

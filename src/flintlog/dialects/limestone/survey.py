@@ -22,17 +22,18 @@ import errno
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
-from flintlog.core.live import ChangedError, suppress_gone
+from flintlog.core.live import ChangedError
+from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
-from flintlog.dialects.limestone import base, scan
+from flintlog.dialects.limestone import base, epochs, scan
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.files import Listing, LogFile, list_files, read_epochs, read_witness
+from flintlog.dialects.limestone.files import Listing, LogFile, list_files
 from flintlog.dialects.limestone.judge import Tail, find_durable, judge
 from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
 from flintlog.dialects.limestone.scan import Snippets, Walk
@@ -51,6 +52,7 @@ class LogRead:
     walk: Walk
     tail: Tail | None
     listed: bool  # the catalog says that compaction has taken it in, by its name or by its first epoch
+    covered: bool = False  # the tail is damage that costs nothing: the compacted files hold what the log held
 
     @property
     def snippets(self) -> Snippets:
@@ -93,6 +95,7 @@ class Survey:
     unfinished: Catalog | None = None  # one whose switch is not done: the one before it holds
     durable: int = 0  # by the epoch files
     witness: int = 0  # an epoch that was durable, by `data/durable`
+    reach: int = 0  # the epoch that logs are judged by: the durable one; where it is lost, see `epochs.py`
     base: tuple[str, ...] = ()
     base_walks: dict[str, Walk] = field(default_factory=dict)
     logs: list[LogRead] = field(default_factory=list)
@@ -130,6 +133,11 @@ class Survey:
         return self.manifest is None or self.manifest.version >= lay.VERSION_OF_END_MARKERS
 
     @property
+    def has_lost_epochs(self) -> bool:
+        """Are there sessions of which nothing says whether they are durable?"""
+        return any(finding.code in epochs.LOST for finding in self.findings)
+
+    @property
     def is_damaged(self) -> bool:
         """Is there anything that stops a store from opening?"""
         worst = gravest(self.findings)
@@ -140,6 +148,11 @@ class Survey:
         worst = gravest(self.findings)
         if worst is not None and self.is_damaged:
             raise worst.error(self.path)
+
+    def refuse_missing(self, epoch: int) -> None:
+        """Raise for an epoch of which there is no state: it is not durable, or compacted files hold a later one."""
+        low = max(self.low, 0)
+        check_reached((epoch,), (low,), (max(low, self.durable),), unit="epoch", path=self.path)
 
     def refuse_forgetting(self) -> None:
         """Raise where nothing says what is durable: a store that opens forgets all that is not."""
@@ -215,13 +228,13 @@ def _survey(
     assumed: Manifest | None,
 ) -> Survey:
     found = Survey(disk, path)
-    epochs = list_files(disk, path)
+    before = list_files(disk, path)
     # The epoch first: what is durable now is already in the logs that are listed next.
     # And its witness before that: it is never ahead of the epoch file.
-    found.witness = _read_witness(disk, path)
-    _read_epochs(found, epochs)
+    found.witness = epochs.read_witness(disk, path)
+    epochs.read_durable(found, before)
     found.listing = list_files(disk, path)
-    if found.listing.epochs.keys() != epochs.epochs.keys():
+    if found.listing.epochs.keys() != before.epochs.keys():
         # The file that was read as the newest may be the empty one behind it.
         raise ChangedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
@@ -233,8 +246,10 @@ def _survey(
     base.find_base(found)
     if walker is not None:
         _walk_all(found, progress, walker)
+        epochs.judge_epochs(found)
+        for at, read in enumerate(found.logs):
+            found.logs[at] = _judge_tail(found, read)
         _judge_logs(found)
-        found.findings += _lost_records(found)
     return found
 
 
@@ -253,57 +268,7 @@ def _catalog_bytes(disk: Disk, path: str) -> dict[str, bytes]:
     return found
 
 
-# --- epoch, manifest, catalog ------------------------------------------------------------------------------------
-
-
-def _read_epochs(found: Survey, listing: Listing) -> None:
-    largest: int | None = None
-    for names in (listing.epochs, listing.odd_epochs):
-        for name in names:
-            epoch, finding = read_epochs(found.view(name, active=name == lay.EPOCH_FILE), name)
-            if epoch is not None:
-                largest = max(largest or 0, epoch)
-            if finding is not None and (names is listing.epochs or largest is None):
-                found.findings.append(finding)
-        if largest is not None:
-            break  # other names count only where there is no record under the right ones
-    found.durable = largest or 0
-    if largest is None and not listing.epochs and any(log.size for log in listing.logs):
-        message = "there is no epoch file to say which sessions are durable; put it back if you have it"
-        found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
-
-
-def _read_witness(disk: Disk, path: str) -> int:
-    raw = b""
-    with suppress_gone():
-        raw = disk.read(posixpath.join(path, lay.WITNESS_FILE), lay.MARKER_SIZE + 1)
-    return read_witness(raw)
-
-
-def _lost_records(found: Survey) -> Iterator[Finding]:
-    """Did the epoch files lose records? *The rule of what opening may forget.*
-
-    Sessions above the durable epoch go when a store opens. A crash can leave any number of them: while one session is
-    open its epoch is not durable, nor is any later one, and others end meanwhile. What was acknowledged is never among
-    them as long as the epoch files are what was written. So they go (copied first) unless something shows that an epoch
-    above the recorded one was durable:
-
-    1. the witness of the epoch file says so, or
-    2. a session that the catalog's maximum epoch covers is above the recorded one.
-
-    Then opening refuses. Records that no session needs are not missed: compacted files have what they were about.
-    """
-    shown = max(found.witness, found.low if _covers_pending(found) else 0)
-    if shown > found.durable and any(len(read.pending(found.durable)) for read in found.logs):
-        message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
-        expected, seen = f"epoch {shown}", f"epoch {found.durable}"
-        yield Finding(Severity.CORRUPT, "epoch-short", message, lay.EPOCH_FILE, None, expected, seen)
-
-
-def _covers_pending(found: Survey) -> bool:
-    """Is a session above the durable epoch at or below the catalog's maximum?"""
-    pending = [read.pending(found.durable).epoch for read in found.logs]
-    return found.low >= 0 and any((epochs <= np.uint64(found.low)).any() for epochs in pending)
+# --- manifest, catalog -------------------------------------------------------------------------------------------
 
 
 def _read_manifest(found: Survey, catalogs: dict[str, bytes], assumed: Manifest | None) -> None:
@@ -439,7 +404,8 @@ def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
     done = 0
     for name, walk in zip(names, walker(found, names), strict=True):
         if name in logs:
-            _take_log(found, logs[name], walk)
+            listed = name in found.catalog.detached or _begins_below(found, walk.snippets)
+            found.logs.append(LogRead(logs[name], walk, None, listed))
         else:
             found.base_walks[name] = walk
             base.judge_base(found, name, walk)
@@ -467,15 +433,16 @@ def _walks(found: Survey, names: Sequence[str], progress: Progress) -> Iterator[
             done += sum(len(view) for view in views)
 
 
-def _take_log(found: Survey, log: LogFile, walk: Walk) -> None:
-    tail = None
-    if not walk.stop.good:
-        view = found.view(log.name, active=log.active)
-        tail = judge(view, walk, found.durable, end_markers=found.end_markers)
-    read = LogRead(log, walk, tail, log.name in found.catalog.detached or _begins_below(found, walk.snippets))
-    found.logs.append(read)
-    if tail is not None:
-        found.findings.append(_tail_finding(found, read, tail, view))
+def _judge_tail(found: Survey, read: LogRead) -> LogRead:
+    """The same log, with what cannot be read at its end."""
+    if read.walk.stop.good:
+        return read
+    view = found.view(read.file.name, active=read.file.active)
+    tail = judge(view, read.walk, found.reach, end_markers=found.end_markers)
+    assert tail is not None  # the file does not simply end
+    judged = replace(read, tail=tail, covered=not tail.torn and _is_covered(found, read, tail, view))
+    found.findings.append(_tail_finding(judged, tail))
+    return judged
 
 
 def _begins_below(found: Survey, snippets: Snippets) -> bool:
@@ -484,19 +451,27 @@ def _begins_below(found: Survey, snippets: Snippets) -> bool:
     return found.edition == "designed" and bool(len(first)) and int(first.epoch[0]) <= found.low
 
 
-def _tail_finding(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> Finding:
+def _is_covered(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> bool:
+    """Has a compaction taken in all that a log held, also what stood behind the damage?"""
+    last = read.snippets.epoch[-1:]
+    return (
+        read.listed
+        and bool((last <= np.uint64(max(found.low, 0))).any())
+        and find_durable(view, tail.offset + 1, found.low + 1, found.reach) is None
+    )
+
+
+def _tail_finding(read: LogRead, tail: Tail) -> Finding:
     name = read.file.name
     if tail.torn:
         severity = Severity.NOTE if tail.marked and not read.file.active else Severity.REPAIRABLE
         message = f"torn tail: {tail.message}; nothing durable stands there"
         return Finding(severity, "torn-tail", message, name, tail.offset, tail.expected, tail.found)
     finding = base.damage_of(name, tail)
-    severity, message = finding.severity, finding.message
-    if read.listed and find_durable(view, tail.offset + 1, found.low + 1, found.durable) is None:
-        last = read.snippets[-1:]
-        if len(last) and int(last.epoch[0]) <= found.low:
-            severity, message = Severity.REPAIRABLE, f"{message}; the compacted files hold what it held"
-    return Finding(severity, tail.code, message, name, tail.offset, tail.expected, tail.found)
+    if not read.covered:
+        return finding
+    message = f"{finding.message}; the compacted files hold what it held"
+    return replace(finding, severity=Severity.REPAIRABLE, message=message)
 
 
 def _judge_logs(found: Survey) -> None:
@@ -518,7 +493,7 @@ def _judge_logs(found: Survey) -> None:
         severity, code = (
             (Severity.CORRUPT, "left-out-ambiguous") if gone else (Severity.REPAIRABLE, "left-out")
         )
-        offset = int(read.counted(-1, min(found.low, found.durable)).offset[0])
+        offset = int(read.counted(-1, min(found.low, found.reach)).offset[0])
         found.findings.append(Finding(severity, code, message, read.file.name, offset))
 
 
@@ -543,7 +518,7 @@ def _is_left_out(found: Survey, read: LogRead) -> bool:
     designed edition a compaction sees every log."""
     if found.edition == "designed" or found.low < 0 or read.listed:
         return False
-    covered = read.counted(-1, min(found.low, found.durable))
+    covered = read.counted(-1, min(found.low, found.reach))
     return bool((covered.entries > 0).any())
 
 
@@ -571,7 +546,7 @@ def _snippet_findings(found: Survey, read: LogRead) -> Iterator[Finding]:
             str(int(some.end_epoch[at])),
             str(int(some.epoch[at])),
         )
-    whole = some[:-1] if read.tail is not None and read.walk.stop.inside else some
+    whole = read.walk.whole
     open_ = np.flatnonzero(
         (whole.closed == 0) & (whole.kind == lay.BEGIN) & (whole.epoch <= np.uint64(found.durable))
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.inside import member
 from flintlog.core.live import ChangedError, holding, settled
+from flintlog.core.position import check_reached
 from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
@@ -102,11 +103,21 @@ class Survey:
     def log_name(self) -> str:
         return lay.CHANGES_FILE if self.behind is None else lay.OPERATIONS_FILE
 
+    @property
+    def last(self) -> StateID:
+        """Where the log ends. No event of the note tells of a record, but what was put has the id of its operation."""
+        newest = [] if self.behind is not None else list(self.newest.values())
+        return max([self.machine.last, *newest])
+
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
         worst = gravest(self.findings)
         if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
             raise worst.error(self.path)
+
+    def refuse_missing(self, position: StateID) -> None:
+        """Raise for a position at which there is no state."""
+        check_reached(position, self.first or lay.ZERO, self.last, unit="state id", path=self.path)
 
     def content(self, file: File) -> Content:
         """The bytes of a data file, those that it lacks included."""
@@ -212,20 +223,14 @@ def _base_end(head: bytes) -> int:
 
 def survey_at(now: Survey, position: StateID) -> Survey:
     """The same directory as it was when an operation was the last one."""
-    if position >= now.machine.last:
+    now.refuse_missing(position)
+    if position == now.last:
         return now
     past = Survey(now.disk, now.path, now.listing)
     if now.behind is not None:
         _read_operations(past, position)
     else:
         _read_note(past, position)
-    if past.first is not None and position < past.first:
-        log = "the checkpoint of the operation log" if now.behind is not None else "the snapshot"
-        raise RefusedError(
-            f"{position} is before {log}, which is at {past.first}",
-            file=now.path,
-            advice=f"Give a position from {past.first.term},{past.first.index} on",
-        )
     examine.sort_chains(past)
     for file in past.machine.files.values():
         _refuse_gone(now, past, file, position)

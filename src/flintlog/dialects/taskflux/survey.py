@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.position import span
+from flintlog.core.position import check_reached, span
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import (
     HEADER_DAMAGED,
@@ -33,7 +33,7 @@ from flintlog.dialects.taskflux.layout import Layout, Metadata
 from flintlog.dialects.taskflux.replay import replay
 from flintlog.dialects.taskflux.state import Base, Source, State
 from flintlog.disk import Disk
-from flintlog.errors import DamageError, RefusedError
+from flintlog.errors import DamageError
 
 
 @dataclass(slots=True)
@@ -88,13 +88,8 @@ class Survey:
 
     def refuse_missing(self, lsn: int) -> None:
         """Raise for a position whose state cannot be built."""
-        if not self.base.index <= lsn <= self.last:
-            first = max(self.base.index, 0)
-            raise RefusedError(
-                f"the state at LSN {lsn} cannot be built: this directory holds {first} to {self.last}",
-                file=self.listing.data,
-                advice="Choose a position in that range, or restore an older backup",
-            )
+        first = max(self.base.index, 0)
+        check_reached((lsn,), (first,), (self.last,), unit="LSN", path=self.listing.data)
 
     def sources(self, last: int | None = None) -> list[Source]:
         """The entries behind the snapshot, up to `last`."""

@@ -212,8 +212,9 @@ def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iter
 def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[int, int]]:
     """The pieces that hold the entries behind the snapshot, now or up to an index; and the first and last of these."""
     found.refuse_damage()
-    last = found.range.last if as_of is None else min(as_of, found.range.last)
-    live = (found.range.first, last)
+    if as_of is not None:
+        found.refuse_missing(as_of)
+    live = (found.range.first, found.range.last if as_of is None else as_of)
     return _splits_of(found, _whole(EntryQuery(first=live[:1], last=live[1:]))), live
 
 

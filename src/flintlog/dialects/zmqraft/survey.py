@@ -13,6 +13,7 @@ import numpy as np
 
 from flintlog.core.finding import Finding, Severity, damage_finding, gravest
 from flintlog.core.live import suppress_gone
+from flintlog.core.position import check_reached
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
@@ -92,6 +93,11 @@ class Survey:
         worst = gravest(self.findings)
         if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
             raise worst.error(self.path)
+
+    def refuse_missing(self, index: int) -> None:
+        """Raise for a position at which there is no state."""
+        base = self.range.first - 1
+        check_reached((index,), (base,), (self.range.last,), unit="index", path=self.path)
 
     def view(self, name: str, *, newest: bool = False) -> memoryview:
         """The bytes of a file; the newest index file may still be written."""

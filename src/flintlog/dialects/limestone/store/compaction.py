@@ -89,7 +89,8 @@ def compact(
     """Write the state at a durable epoch to compacted files and switch to them. `busy` are rotated logs that may still
     grow. `guard` stands around each change that others can see; between them the work can be given up."""
     if write is None:
-        state = State(found, epoch, order=order_of(found.edition), memory_bytes=memory_bytes)
+        earlier = epoch if epoch < found.durable else None  # more became durable meanwhile
+        state = State(found, earlier, order=order_of(found.edition), memory_bytes=memory_bytes)
         write = partial(write_files, found.disk, state)
     rotated = [read for read in found.logs if not read.file.active]
     detached = frozenset(read.file.name for read in rotated if read.file.channel is not None)

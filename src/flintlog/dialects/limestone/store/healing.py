@@ -58,7 +58,13 @@ def epoch_end(found: Survey) -> int:
 
 
 def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> None:
-    """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies."""
+    """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies. A
+    damaged one of which nothing is needed goes."""
+    if read.covered:
+        with found.disk.open(_path(found, read.file.name)) as file:
+            keep_cut(found.disk, found.path, file, 0)
+        found.disk.unlink(_path(found, read.file.name))
+        return
     sessions = read.pending(found.durable)
     pending = [int(at) for at in sessions.offset]
     torn = read.tail if read.tail is not None and read.tail.torn else None

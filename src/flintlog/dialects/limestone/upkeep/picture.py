@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
+from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
@@ -25,7 +25,8 @@ def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
     found.refuse_forgetting()
     low, epoch = max(found.low, 0), found.durable
     if as_of is not None:
-        epoch = check_position(as_of, low, epoch, word="epoch", path=path)
+        found.refuse_missing(as_of)
+        epoch = min(as_of, epoch)
     names = [(name, _size(disk, path, name)) for name in found.base]
     names += [(log.file.name, _reach(log, epoch)) for log in found.logs]
     return make_picture(found, epoch, names, first=low)

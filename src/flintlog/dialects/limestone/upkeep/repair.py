@@ -32,6 +32,7 @@ from flintlog.core.position import span
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.base import compacted_epoch
+from flintlog.dialects.limestone.epochs import LOST
 from flintlog.dialects.limestone.layout import Catalog, Edition, Manifest
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
@@ -308,33 +309,17 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
     for item in found.findings:
         if item.code == "epoch-torn" and item.file != lay.EPOCH_FILE:  # which opening does not cut
             _rewrite(draft, "cut", item.file or "", item.message, [(0, item.offset or 0)])
-    wrong = [item for item in found.findings if item.code in ("epoch-missing", "epoch-type", "epoch-short")]
+    wrong = [item for item in found.findings if item.code in LOST]
     if not wrong or found.manifest is None:
         return
-    epoch, torn = _whole_epochs(found)
-    reason = f"{wrong[0].message}; every session that is whole counts, up to epoch {epoch}"
-    if torn is not None:
-        draft.lost.append(f"sessions of epoch {torn} and above, if they were acknowledged")
-    elif any(item.severity is Severity.CORRUPT for item in wrong):
+    reason = f"{wrong[0].message}; every session that is whole counts, up to epoch {found.reach}"
+    if any(item.severity is Severity.CORRUPT for item in wrong):
         draft.lost.append("which epochs were acknowledged: every whole session counts, also one that was not")
     for item in wrong:
         if item.file != lay.EPOCH_FILE:
             _aside(draft, item.file or "", item.message)
-    _replace(draft, found, "write", lay.EPOCH_FILE, reason, lay.encode_durable(epoch) if epoch else b"")
-
-
-def _whole_epochs(found: Survey) -> tuple[int, int | None]:
-    """The largest epoch up to which every session is whole, and the first one of which one is torn."""
-    epochs: list[int] = [found.durable, found.catalog.max_epoch]
-    torn: list[int] = []
-    for read in found.logs:
-        snippets = read.snippets[read.snippets.kind == lay.BEGIN]
-        epochs += [int(snippets.epoch.max())] if len(snippets) else []
-        if read.walk.stop.inside and not read.walk.stop.good and len(snippets):
-            torn.append(int(snippets.epoch[-1]))
-    if not torn:
-        return max(epochs), None
-    return max(found.durable, min(torn) - 1), min(torn)
+    record = lay.encode_durable(found.reach) if found.reach else b""
+    _replace(draft, found, "write", lay.EPOCH_FILE, reason, record)
 
 
 # Logs
@@ -356,7 +341,7 @@ def _plan_logs(found: Survey, draft: Draft) -> None:
 def _plan_damage(found: Survey, read: LogRead, damage: Finding, draft: Draft) -> None:
     name = read.file.name
     view = found.view(name, active=read.file.active)
-    saved = salvage(view, found.durable, end_markers=found.end_markers)
+    saved = salvage(view, found.reach, end_markers=found.end_markers)
     for begin, end in saved.lost:
         draft.lost.append(f"what stood in {name} from byte {begin} to byte {end - 1}")
     reason = damage.message
@@ -394,7 +379,7 @@ def _plan_left_out(found: Survey, draft: Draft) -> bool:
             draft.add("compact", finding.file or "", finding.message, act)
         elif finding.code == "left-out-ambiguous":
             read = next(read for read in found.logs if read.file.name == finding.file)
-            old = read.counted(-1, min(found.low, found.durable))
+            old = read.counted(-1, min(found.low, found.reach))
             kept = read.snippets[~np.isin(read.snippets.offset, old.offset)]
             pieces: list[Piece] = [(int(a), int(b)) for a, b in zip(kept.offset, kept.end, strict=True)]
             epochs = span(int(old.epoch.min()), int(old.epoch.max()))

@@ -8,7 +8,7 @@ from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.survey import Behind, Survey, sound_survey, survey_at
 from flintlog.disk import Disk
-from flintlog.errors import RefusedError, UsageError
+from flintlog.errors import RefusedError
 
 
 def picture(disk: Disk, path: str, as_of: StateID | None) -> Picture:
@@ -26,8 +26,6 @@ def _picture(now: Survey, path: str, as_of: StateID | None) -> Picture:
         return _strict(now, as_of)
     found = now
     if as_of is not None:
-        if as_of > now.machine.last:
-            raise UsageError(f"the log reaches to {now.machine.last}, not to {as_of}", file=path)
         found = survey_at(now, as_of)
     assert found.behind is not None and found.log is not None
     behind = found.behind
@@ -68,8 +66,9 @@ def _end(found: Survey) -> int:
 
 def _strict(found: Survey, as_of: StateID | None) -> Picture:
     """The note's files alone. Records that stand behind what the change log says count; so they are copied after it."""
-    last = found.machine.last
+    last = found.last
     if as_of is not None and as_of != last:
+        found.refuse_missing(as_of)
         raise RefusedError(
             "a strict directory has no operation log, and only that tells an earlier state",
             file=found.path,

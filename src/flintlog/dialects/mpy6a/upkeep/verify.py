@@ -63,7 +63,7 @@ def _inventory(found: Survey) -> Inventory:
         found.path,
         tuple(_items(found)),
         _first(found),
-        found.machine.last if read else None,
+        found.last if read else None,
         tuple(found.findings),
         _facts(found),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from flintlog.core.backup.picture import Part, Picture, check_position
+from flintlog.core.backup.picture import Part, Picture
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import METADATA_SIZE_MAX, Segment
 from flintlog.dialects.taskflux.survey import Survey, survey
@@ -21,8 +21,8 @@ def picture(disk: Disk, data: str, as_of: int | None) -> Picture:
     found.refuse_damage()
     last = found.last
     if as_of is not None:
-        first = found.base.index if found.has_snapshot else 0
-        last = check_position(as_of, first, last, word="LSN", path=data)
+        found.refuse_missing(as_of)
+        last = as_of
     parts = [Part(file.name, file.size) for file in found.covered]
     kept = [item for item in found.segments if item.first <= max(last, 0) and not item.uninitialised]
     parts += [Part(segment.file.name, segment.file.size) for segment in kept[:-1]]

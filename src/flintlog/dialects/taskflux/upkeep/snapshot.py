@@ -19,6 +19,8 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
     """A snapshot at the last LSN, or at `as_of`; every entry up to it counts as committed."""
     found = survey(disk, data)
     found.refuse_damage()
+    if as_of is not None:
+        found.refuse_missing(as_of)
     index = found.last if as_of is None else as_of
     steps: list[Step] = []
     size = 0

@@ -6,7 +6,7 @@ import posixpath
 
 import msgpack
 
-from flintlog.core.backup.picture import ChangedError, Part, Picture, check_position
+from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.survey import IndexRead, Survey, survey
@@ -26,7 +26,8 @@ def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
     assert found.snapshot is not None  # `refuse_damage` raises for one that cannot be read
     base, last = found.snapshot.index, found.range.last
     if as_of is not None:
-        last = check_position(as_of, base, last, word="index", path=path)
+        found.refuse_missing(as_of)
+        last = as_of
     kept = [first for first in found.range.files if first <= last] or list(found.range.files[:1])
     parts = []
     for first in kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flintlog.core.dialect import GivenState
 from flintlog.core.plan import Plan, Step
+from flintlog.core.position import check_reached
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.survey import checked_survey
@@ -31,11 +32,7 @@ def plan_snapshot(
             f"the state in {given.name} does not say which index it is of",
             advice=f"Say it: --as-of INDEX, from {max(present, 1)} to {last}",
         )
-    if index > last:
-        raise RefusedError(f"index {index} is beyond the log, which ends at {last}", file=path)
-    if index < max(present, 1):
-        what = f"the present snapshot is at {present}" if present else "a log begins at index 1"
-        raise RefusedError(f"index {index} is too low: {what}", file=path)
+    check_reached((index,), (max(present, 1),), (last,), unit="index", path=path)
     covered = covered_files(found, index)
     size = "" if given.size is None else f"{given.size} bytes "
     write = Step("write", found.listing.snapshot, f"the state after index {index}: {size}from {given.name}")
