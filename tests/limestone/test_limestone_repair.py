@@ -207,6 +207,30 @@ def test_a_session_that_is_cut_costs_no_other_when_the_epoch_file_is_gone(tmp_pa
     assert keys(made.root) == {b"a", b"c", b"d", b"e"}
 
 
+def without_catalog(root, *, whole: bool):
+    made = designed(root, 3).compacted("a", epoch=2, name="cmpct_0003").remove(lay.CATALOG_FILE)
+    if not whole:
+        made.write("cmpct_0003", b"other bytes")
+    return made.log(session(3, "c"))
+
+
+def test_a_compacted_file_that_cannot_be_read_goes_with_the_catalog(tmp_path):
+    made = without_catalog(tmp_path / "log", whole=False)
+    repair = plan(made.root)
+    assert "keys in cmpct_0003, which cannot be read" in repair.lost
+    repair.apply()
+    assert (verdict(made.root), keys(made.root)) == ("clean", {b"c"})
+
+
+def test_damage_in_a_compacted_file_is_planned_with_the_catalog(tmp_path):
+    made = without_catalog(tmp_path / "log", whole=True)
+    made.write("cmpct_0003", (made.root / "cmpct_0003").read_bytes() + b"\xff" * 9)
+    repair = plan(made.root)
+    assert any(line.startswith("all keys behind storage 1, key 61, in cmpct_0003") for line in repair.lost)
+    repair.apply()
+    assert (verdict(made.root), keys(made.root)) == ("clean", {b"a", b"c"})
+
+
 def test_a_lost_catalog_is_made_again_from_one_set_of_compacted_files(tmp_path):
     made = (
         designed(tmp_path / "log", 3)

@@ -41,11 +41,15 @@ def plan_of(root):
     return Log(DIALECT, DISK, str(root)).plan_repair()
 
 
+def verified(root):
+    return Log(DIALECT, DISK, str(root)).verify()
+
+
 def repaired(root):
     plan = plan_of(root)
     assert plan.refusal is None
     plan.apply()
-    inventory = Log(DIALECT, DISK, str(root)).verify()
+    inventory = verified(root)
     assert (inventory.verdict, [item for item in inventory.findings if item.code == "leftover"]) == (
         "clean",
         [],
@@ -252,6 +256,24 @@ def test_files_whose_creation_is_lost_are_adopted_in_their_order(tmp_path):
     plan = repaired(root)
     assert [step.action for step in plan.steps].count("adopt") == 2
     assert datas(root) == before
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_data_file_that_holds_no_session_goes_aside(strict, tmp_path):
+    """Another file in the place of a data file can begin like a record, of a time long before its name."""
+    with SessionStore(tmp_path, topics=TOPICS, strict=strict, on_exhausted=print) as store:
+        store.put(1, b"lost", now=T0)
+        [name] = [path.name for path in tmp_path.glob("*.data")]
+    for other in (lay.CHANGES_FILE, lay.OPERATIONS_FILE, lay.SNAPSHOT_FILE):
+        if (tmp_path / other).exists():
+            (tmp_path / other).write_bytes(b"other bytes")
+    early = lay.encode_record(lay.Record(1000, StateID(1, 1), 1, 0, b"early"))
+    (tmp_path / name).write_bytes(early + b"\xff" * 60)
+    assert verified(tmp_path).verdict == "corrupt"
+    plan = repaired(tmp_path)
+    assert ("move aside", name) in [(step.action, step.file) for step in plan.steps]
+    assert f"{name}: all {len(early) + 60} bytes, if there were sessions in them" in plan.lost
+    assert datas(tmp_path) == []
 
 
 def test_new_ids_are_none_that_a_saved_session_has(tmp_path):

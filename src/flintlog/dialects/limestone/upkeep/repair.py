@@ -31,7 +31,7 @@ from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.base import compacted_epoch
+from flintlog.dialects.limestone.base import compacted_epoch, judge_base
 from flintlog.dialects.limestone.epochs import LOST
 from flintlog.dialects.limestone.layout import Catalog, Edition, Manifest
 from flintlog.dialects.limestone.store import Datastore
@@ -245,10 +245,12 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
         epoch = compacted_epoch(found, file)
         if epoch is None:
             draft.lost.append(f"keys in {file}, which cannot be read")
+            _aside(draft, file, "no compacted file begins so")
         elif wrong.code != "catalog-old" or epoch > found.catalog.max_epoch:
             sets.setdefault(epoch, []).append(file)
     if found.edition == "shipped" or not sets:
-        _aside(draft, wrong.file or lay.CATALOG_FILE, f"{wrong.message}; a new one is written")
+        if wrong.file in found.listing.catalogs:
+            _aside(draft, wrong.file or "", f"{wrong.message}; a new one is written")
         return
     if wrong.code == "catalog-old" and found.catalog_name == lay.CATALOG_BACK and found.unfinished is None:
         draft.refusal = (
@@ -267,6 +269,10 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         draft.lost.append(f"keys in compacted files between {files[0]} and {files[-1]} that are gone")
     _replace(draft, found, "rewrite", lay.CATALOG_FILE, reason, catalog.encode())
+    for file in files:  # which no catalog named, so that nobody has looked
+        walk = found.base_walks[file] = scan.walk(found.view(file))
+        if not walk.stop.good:
+            judge_base(found, file, walk)
     if lay.CATALOG_BACK in found.listing.catalogs:  # it would hold as long as it is there
         _aside(draft, lay.CATALOG_BACK, "the new catalog holds in its place")
 

@@ -66,6 +66,9 @@ class Rebuild:
     machine: Machine = field(default_factory=Machine)
     files: list[Rebuilt] = field(default_factory=list)
     gone: list[File] = field(default_factory=list)
+    strangers: list[str] = field(
+        default_factory=list
+    )  # data files that nothing describes, and that hold no session
     exhausted: Rebuilt | None = None
     doubtful: bool = False  # what describes the data files is damaged
     strange: set[int | None] = field(default_factory=set)  # delays of which two files may have changed places
@@ -262,6 +265,8 @@ def _adopt(made: Rebuild, names: Container[str | None]) -> None:
         item = _rebuilt(made, file, made.found.view(name), grows_from=0, adopted=True)
         if len(item.saved.time):
             made.files.append(item)
+        elif len(scan.scan_records(item.view, limit=1)[0]):  # a store takes it for sessions, and refuses
+            made.strangers.append(name)
 
 
 # Chains

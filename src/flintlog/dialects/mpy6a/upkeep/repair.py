@@ -85,6 +85,11 @@ def _plan_rebuild(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) ->
     _say_logs(made, findings, draft)
     for file in made.gone:
         _say_gone(made, file.name, file.length - file.offset, draft)
+    for name in made.strangers:
+        _step(draft, "move aside", name, "nothing describes it, and no session in it can be")
+        draft.lost.append(
+            f"{name}: all {made.found.listing.data[name]} bytes, if there were sessions in them"
+        )
     for item in made.files:
         _say_file(made, item, draft)
     if made.exhausted is not None:
@@ -101,6 +106,9 @@ def _carry_out(made: Rebuild, keeper: Keeper) -> None:
     for name in (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE):
         if name in known:
             keeper.keep(name)
+    for name in made.strangers:
+        keeper.keep(name)
+        keeper.remove(name)  # durable by the opening at the end
     if not made.operations:
         for item in changed:
             keeper.replace(item.name, _content(made, item))
