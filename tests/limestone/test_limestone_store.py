@@ -404,7 +404,7 @@ def test_whoever_waits_for_an_epoch_learns_that_it_will_not_come(how):
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while not store._changed._condition._waiters:
+    while not store._changed._bells:
         time.sleep(0.001)
     if how == "closed":
         store.close()
