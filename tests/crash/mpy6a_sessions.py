@@ -10,7 +10,7 @@ from typing import Any
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.layout import read_record
 from flintlog.dialects.mpy6a.scan import scan_records
-from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, Topic
+from flintlog.dialects.mpy6a.store import Operations, Progress, Session, SessionStore, Topic
 from flintlog.disk import Disk
 from flintlog.testing import History, MemoryKernel, Scenario, Suite
 
@@ -436,6 +436,73 @@ def follows(disk: Disk, history: History[Step]) -> None:
     leader.close()
 
 
+def follows_again(disk: Disk, history: History[Step]) -> None:
+    """A leader that hears nothing sends again: the same operations, a part of them, and more in one piece."""
+    leader = opened(Disk(MemoryKernel()), file_bytes=60)
+    with opened(disk, follower=True) as follower:
+        history.opened(lambda: follower.apply(Operations(follower.last, ())))
+        sent = [follower.last, follower.last]
+
+        def step(call: Callable[[], Any]) -> Any:
+            result = call()
+            became = Become(looked_at(leader))
+            history.issue(became)
+            [item] = leader.catch_up(Progress(sent[-2], (), 0))
+            assert isinstance(item, Operations)
+            follower.apply(item)
+            history.acknowledge(became)
+            follower.apply(item)
+            follower.apply(Operations(item.after, item.events[:1]))
+            sent.append(follower.last)
+            return result
+
+        session = step(lambda: leader.new(SHORT, b"a:open"))
+        step(lambda: leader.put_many(SHORT, [b"b:some data", b"c:others"], now=T0))
+        step(lambda: session.append(b" more"))
+        step(lambda: session.store(now=T0 + 1))
+    leader.close()
+
+
+def is_shipped_again(disk: Disk, history: History[Step]) -> None:
+    """A shipment that breaks off, comes again, and then once more."""
+    leader = opened(Disk(MemoryKernel()), file_bytes=60)
+    with opened(disk, follower=True) as follower:
+        history.opened(lambda: follower.apply(Operations(follower.last, ())))
+        for number in range(2):
+            leader.new(LONG, b"%c:open" % (65 + number))
+            for data in (b"%c:some data" % (97 + 2 * number), b"%c:some data" % (98 + 2 * number)):
+                leader.put(SHORT, data, now=T0 + number)
+            leader.snapshot()
+            became = Become(looked_at(leader))
+            items = list(leader.catch_up(follower.progress()))
+            follower.receive(items[: len(items) // 2])
+            follower.receive(items[:-1])
+            history.issue(became)
+            follower.receive(items)
+            history.acknowledge(became)
+            follower.receive(items)
+            follower.receive(items[:2])
+    leader.close()
+
+
+def strict_shipped_again(disk: Disk, history: History[Step]) -> None:
+    """The same to a follower with the note's files alone: a file that is gone on with makes way, and comes back."""
+    leader = opened(Disk(MemoryKernel()), file_bytes=120)
+    with opened(disk, follower=True, strict=True) as follower:
+        history.opened(lambda: follower.receive(leader.catch_up(follower.progress())))
+        for number in range(2):
+            leader.put(SHORT, b"%d some data" % number, now=T0 + number)
+            leader.snapshot()
+            became = Become(looked_at(leader))
+            items = list(leader.catch_up(follower.progress()))
+            follower.receive(items[:-1])
+            history.issue(became)
+            follower.receive(items)
+            history.acknowledge(became)
+            follower.receive(items)
+    leader.close()
+
+
 def is_shipped(disk: Disk, history: History[Step]) -> None:
     """A follower that is too far behind for operations gets the files."""
     leader = opened(Disk(MemoryKernel()), file_bytes=60)
@@ -618,6 +685,8 @@ SUITE = Suite(
         Scenario("from-the-note", from_note, prepare=prepared, atomic_bytes=SLOT),
         Scenario("compacts", compacts, prepare=partial(remains, strict=False)),
         Scenario("follows", follows),
+        Scenario("follows-again", follows_again),
+        Scenario("is-shipped-again", is_shipped_again),
         Scenario("is-shipped", is_shipped),
         Scenario("is-shipped-over-a-name", is_shipped_over_a_name, prepare=another_history),
     ),
@@ -635,6 +704,7 @@ STRICT_SUITE = Suite(
         Scenario("strict-compacts", partial(compacts, strict=True), prepare=partial(remains, strict=True)),
         Scenario("to-the-note", to_note, prepare=prepared_whole),
         Scenario("strict-follows", strict_follows),
+        Scenario("strict-shipped-again", strict_shipped_again),
         Scenario("strict-follows-exhausts", strict_follows_exhausts),
     ),
 )

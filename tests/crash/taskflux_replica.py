@@ -147,6 +147,16 @@ class Driver:
         steps = [RollBack(first), *(Append(term, data) for term, data in entries)]
         self.noted(steps, lambda: self.log.append_entries(first, entries))
 
+    def receive(self, first: int, *entries: tuple[int, bytes]) -> None:
+        """Entries of a leader, of which some or all are here already."""
+        fresh = entries[max(self.log.last_lsn + 1 - first, 0) :]
+        steps = [Append(term, data) for term, data in fresh]
+        self.noted(steps, lambda: self.log.append_entries(first, entries))
+
+    def install_again(self, index: int, term: int) -> None:
+        content = snapshot_bytes(index, term)
+        self.noted([], lambda: self.log.receive_snapshot([content[:9], content[9:]]))
+
     def roll_back(self, first: int) -> None:
         self.noted([RollBack(first)], lambda: self.log.roll_back(first))
 
@@ -246,6 +256,23 @@ def install_in_conflict(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def received_again(disk: Disk, history: History[Step]) -> None:
+    """A leader that hears nothing sends again: the same, a part of it, and more in one piece."""
+    sent = [(1 + number // 4, added(f"entry {number} of some length")) for number in range(14)]
+    driver = Driver(disk, history, **SMALL)
+    driver.receive(0, *sent[:5])
+    driver.receive(0, *sent[:5])
+    driver.receive(3, *sent[3:9])
+    driver.receive(1, *sent[1:4])
+    driver.receive(2)
+    driver.install(6, 2)
+    driver.receive(3, *sent[3:12])
+    driver.commit(8)
+    driver.install_again(6, 2)
+    driver.receive(7, *sent[7:])
+    driver.close()
+
+
 SUITE = Suite(
     "tests.crash.taskflux_replica:SUITE",
     ReplicaOracle(),
@@ -255,6 +282,7 @@ SUITE = Suite(
         Scenario("roll-back-over-segments", roll_back_over_segments),
         Scenario("roll-back-with-reserve", partial(roll_back_in_the_tail, reserve_bytes=1200)),
         Scenario("snapshot-of-committed", snapshot_of_committed),
+        Scenario("received-again", received_again),
         Scenario("install-ahead", install_ahead),
         Scenario("install-inside", install_inside),
         Scenario("install-in-conflict", install_in_conflict),

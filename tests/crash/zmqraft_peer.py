@@ -174,6 +174,15 @@ class Driver:
         steps = [Truncate(index), *(Append(term, data) for data in datas)]
         self.noted(steps, lambda: self.store.append_at(index, [Entry(term, data) for data in datas]))
 
+    def receive(self, index: int, *entries: Entry) -> None:
+        """Entries of a leader, of which some or all are here already."""
+        fresh = entries[max(self.store.last_index + 1 - index, 0) :]
+        steps = [Append(entry.term, entry.data) for entry in fresh]
+        self.noted(steps, lambda: self.store.append_at(index, entries))
+
+    def install_again(self, index: int, term: int, data: bytes) -> None:
+        self.noted([], lambda: self.store.install_snapshot(index, term, [data[:3], data[3:]]))
+
     def truncate(self, index: int) -> None:
         self.noted([Truncate(index)], lambda: self.store.truncate(index))
 
@@ -308,6 +317,23 @@ def compaction(disk: Disk, history: History[Step]) -> None:
     driver.close()
 
 
+def received_again(disk: Disk, history: History[Step]) -> None:
+    """A leader that hears nothing sends again: the same, a part of it, and more in one piece."""
+    sent = [Entry(1 + number // 4, b"entry %d" % number * (number % 3 + 1)) for number in range(10)]
+    driver = Driver(disk, history)
+    driver.receive(1, *sent[:5])
+    driver.applied(4)
+    driver.receive(1, *sent[:5])
+    driver.receive(4, *sent[3:8])
+    driver.receive(2, *sent[1:4])
+    driver.receive(3)
+    driver.snapshot(6, b"state at six")
+    driver.receive(4, *sent[3:])
+    driver.install_again(6, 2, b"state at six")
+    driver.receive(7, *sent[6:])
+    driver.close()
+
+
 def install_ahead(disk: Disk, history: History[Step]) -> None:
     driver = Driver(disk, history)
     driver.append(1, *(b"entry %d" % number for number in range(6)))
@@ -377,6 +403,7 @@ SUITE = Suite(
             terms_and_votes,
             state_rolls,
             compaction,
+            received_again,
             install_ahead,
             install_in_conflict,
             install_in_another_term,

@@ -279,6 +279,30 @@ def test_a_catch_up_that_is_interrupted_leaves_the_store_as_it_was_and_is_begun_
     assert_equal(follower, leader)
 
 
+def test_a_strict_follower_takes_the_same_items_after_it_was_interrupted():
+    """A file that is gone on with is copied under its name, and the follower's own makes way until the end."""
+
+    def data(store: SessionStore) -> dict[str, bytes]:
+        return {name: content for name, content in files_of(store).items() if name.endswith(".data")}
+
+    leader, follower = opened(file_bytes=100), opened(follower=True, strict=True)
+    leader.put(SHORT, b"first", now=T0)
+    leader.snapshot()
+    fed(follower, leader)
+    for number in range(5):
+        leader.put(SHORT, b"%d" % number * 30, now=T0)
+    leader.snapshot()
+    items = list(leader.catch_up(follower.progress()))
+    before = data(follower)
+    for count in range(len(items)):
+        follower.receive(items[:count])
+        assert data(follower) == before
+        assert data(crashed(follower, follower=True, strict=True)) == before
+    for _ in range(2):
+        follower.receive(items)
+        assert (follower.last, data(follower)) == (leader.last, data(leader))
+
+
 def test_a_catch_up_holds_its_moment_while_the_leader_goes_on():
     leader = opened(file_bytes=100)
     for number in range(6):

@@ -368,6 +368,20 @@ def test_a_received_snapshot_that_the_log_agrees_with_keeps_what_follows():
         assert len(store.queue()) == 12
 
 
+def test_what_a_leader_sends_again_changes_nothing():
+    sent = entries(20, term=3, first=100)
+    with opened(MemoryKernel()) as log:
+        log.append_entries(0, sent)
+        log.receive_snapshot(chunked(sender()))
+        log.commit(15)
+        assert log.receive_snapshot(chunked(sender())) == 9
+        for first, last in ((5, 20), (12, 15), (20, 20)):
+            assert log.append_entries(first, sent[first:last]) == 19
+        assert (log.snapshot_lsn, log.commit_index, log.last_lsn) == (9, 15, 19)
+        with pytest.raises(UsageError):
+            log.append_entries(-1, sent[:2])
+
+
 def test_a_received_snapshot_that_the_log_contradicts_drops_the_log():
     kernel = MemoryKernel()
     with opened(kernel) as log:

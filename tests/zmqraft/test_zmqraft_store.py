@@ -46,6 +46,23 @@ def test_entries_go_over_files_and_are_read_in_ranges(tmp_path):
     assert (tmp_path / index_path(8)).is_file()
 
 
+def test_what_a_leader_sends_again_changes_nothing(tmp_path):
+    with RaftStore(tmp_path, capacity=4) as store:
+        sent = entries(9)
+        store.append_at(1, sent)
+        store.set_hard_state(applied=9)
+        for first, last in ((1, 9), (1, 3), (4, 6), (9, 9), (3, 2)):
+            store.append_at(first, sent[first - 1 : last])
+            assert (store.last_index, store.hard_state.applied) == (9, 9)
+        store.append_at(8, [*sent[7:], *entries(2)])
+        assert store.last_index == 11
+        store.snapshot(6, b"state")
+        store.append_at(2, sent[1:])
+        assert (store.last_index, datas(store)[-1]) == (11, b"entry 1")
+        store.append_at(7, [sent[6], Entry(2, b"other")])
+        assert (store.last_index, datas(store)[-1], store.hard_state.applied) == (8, b"other", 7)
+
+
 def test_a_follower_replaces_what_is_in_conflict(tmp_path):
     with RaftStore(tmp_path, capacity=4) as store:
         store.append(entries(9))

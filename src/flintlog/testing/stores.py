@@ -161,11 +161,15 @@ def _read_deltas(store: _Replica, notes: Notes, chance: random.Random) -> None:
 
 
 def _send_to_itself(store: _Replica, notes: Notes, chance: random.Random) -> None:
-    """A leader's retry: the snapshot that is here comes again."""
+    """A leader's retry: the snapshot and entries that are here come again."""
     store.snapshot()
     if store.snapshot_lsn >= 0:
         with _refusals():
             store.receive_snapshot(list(store.read_snapshot()))
+    first = chance.randint(store.first_lsn, store.last_lsn + 1)
+    entries = list(_unless_removed(store.entries(first, _several(chance))))
+    with _refusals():
+        store.append_entries(first, [(entry.term, entry.data) for entry in entries])
 
 
 def _replayed(store: _Replica) -> Sequence[str]:
@@ -236,12 +240,18 @@ def _snapshot_peer(store: RaftStore, notes: Notes, chance: random.Random) -> Non
 
 
 def _install_again(store: RaftStore, notes: Notes, chance: random.Random) -> None:
-    """A leader's retry: the snapshot that is here comes again."""
+    """A leader's retry: the snapshot and entries that are here come again."""
     index, term = store.snapshot_index, store.snapshot_term
     state = b"".join(store.read_snapshot())
     if index and store.snapshot_index == index:
         with _refusals():
             store.install_snapshot(index, term, state)
+    last = store.last_index
+    if index < last:
+        first = chance.randint(index + 1, last)
+        entries = list(_unless_removed(store.entries(first, min(first + _several(chance), last))))
+        with _refusals():
+            store.append_at(first, entries)
 
 
 def _read_peer(store: RaftStore, notes: Notes, chance: random.Random) -> None:

@@ -292,6 +292,7 @@ class Arrival:
         self._descriptors: dict[str, Descriptor] = {}
         self._sessions: list[Open] = []
         self._files: dict[str, File] = {}
+        self._moved: list[tuple[str, str]] = []  # own files that made way, and their names until the end
 
     def take(self, item: Records | Description | Opened) -> None:
         match item:
@@ -325,6 +326,7 @@ class Arrival:
             for file in self._files.values():
                 file.sync()
         self._close()
+        self._moved.clear()
         self._find_last_times(machine)
         return machine, [name for name in self._own if name not in machine.files]
 
@@ -339,8 +341,8 @@ class Arrival:
                     last.last_time = int(records.replay_time[-1])
 
     def end(self) -> None:
-        """Take back what has no end; a leader may be gone in the midst of it."""
-        if self._files and not self._engine.failstop.failed:
+        """Take back what has no end; a leader may be gone in the midst of it, and send the same again."""
+        if (self._files or self._moved) and not self._engine.failstop.failed:
             with self._engine.failstop.guard():
                 for name, file in self._files.items():
                     if name in self._own or name == lay.EXHAUSTED_FILE:
@@ -348,6 +350,8 @@ class Arrival:
             self._engine.abandon(
                 name for name in self._files if lay.parse_name(name) and name not in self._own
             )
+            for name, other in reversed(self._moved):
+                self._move(other, name)
         self._close()
 
     def _close(self) -> None:
@@ -400,6 +404,12 @@ class Arrival:
         """Until the end the follower's own file has another name: the leader gave it out again, or more is shipped."""
         engine = self._engine
         other = lay.name_behind(name, [*engine.machine.files, *list_files(engine.disk, engine.path).data])
+        self._move(name, other)
+        self._moved.append((name, other))
+
+    def _move(self, name: str, other: str) -> None:
+        """Give a file of the follower another name."""
+        engine = self._engine
         engine.announce(other)
         with engine.failstop.guard():
             engine.disk.link(posixpath.join(engine.path, name), posixpath.join(engine.path, other))

@@ -157,7 +157,8 @@ class ReplicaLog:
         Entries that are here with the same term stay; from the first that differs on, the old ones are rolled
         back and the new ones written. Returns the last LSN.
         """
-        _check_number("LSN", first)
+        if _check_number("LSN", first) < 0:
+            raise UsageError(f"{first} is not an LSN", advice="The first is 0")
         entries = list(entries)
         self._check_entries(entries)
         with self._lock:
@@ -373,7 +374,7 @@ class ReplicaLog:
             raise
         if base.index < 0:
             raise RefusedError("the received snapshot holds no state", advice="Nothing was changed")
-        if base.index < self._commit:
+        if base.index < self._commit and base.index != self.snapshot_lsn:
             raise RefusedError(f"a snapshot at LSN {base.index} is behind the commit index {self._commit}")
         if base.index == self.snapshot_lsn and base.term != self.snapshot_term:
             raise RefusedError(

@@ -31,7 +31,7 @@ from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import StateFile
 from flintlog.disk import Disk, FailStop, File, take_lock
-from flintlog.errors import RefusedError
+from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,19 +216,37 @@ class RaftStore:
         self._group.wait(ticket)
 
     def append_at(self, index: int, entries: Sequence[Entry]) -> None:
-        """What a follower receives: everything from `index` on is replaced by these entries."""
+        """What a follower receives: entries from `index` on.
+
+        Those that are here already stay, and what is behind them; from the first that differs on, the old ones are
+        rolled back and the new ones written.
+        """
         encoded = batch.of_entries(entries)
         self.log.check_sizes(encoded)
-        lay.check_index(index)
+        if lay.check_index(index) < 1:
+            raise UsageError(f"{index} is not an index", advice="The first is 1")
         with self._quiet():
             self.log.check_indexes(encoded, index - 1)
-            if index <= self.log.last:
-                self._truncate(index)
-            elif index != self.log.last + 1:
+            if index > self.log.last + 1:
                 raise RefusedError(
                     f"entries from {index} on would leave a gap: the log ends at {self.log.last}"
                 )
-            self.log.append(encoded)
+            here = self._count_here(index, encoded)
+            if here == len(encoded):
+                return
+            if index + here <= self.log.last:
+                self._truncate(index + here)
+            self.log.append(batch.of_entries(entries[here:]) if here else encoded)
+
+    def _count_here(self, index: int, entries: Batch) -> int:
+        """How many of these entries are in the log already; what the snapshot covers is."""
+        here = min(max(self.log.first - index, 0), len(entries))
+        last = min(index + len(entries) - 1, self.log.last)
+        for entry in self.log.raw_entries(index + here, last):
+            if entry != entries.data[entries.start_of(here) : entries.start_of(here + 1)]:
+                break
+            here += 1
+        return here
 
     def _flush(self, batches: list[Batch]) -> None:
         with self._writing:
