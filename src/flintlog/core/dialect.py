@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flintlog.core.finding import Finding
 from flintlog.core.position import Position, one_number
 from flintlog.disk import Disk, Mode
-from flintlog.errors import NotALogError, RefusedError, UsageError
+from flintlog.errors import FlintlogError, NotALogError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ class Split:
     first: int  # the position of its first entry
     last: int | None  # and of its last one; None at the end of the log, which may grow
     context: tuple[int, ...] = ()  # what the dialect must know to begin in the middle of a file
-    damage: Finding | None = None  # nothing to read, only this to report
+    damage: Finding | FlintlogError | None = None  # nothing to read, only this to report
 
 
 @dataclass(frozen=True, slots=True)

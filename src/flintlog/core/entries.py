@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from flintlog.core.dialect import EntryQuery, Split
-from flintlog.core.finding import Finding, Severity, damage_finding
-from flintlog.errors import DamageError, UnsupportedError
+from flintlog.core.finding import Finding
+from flintlog.errors import DamageError, FlintlogError, UnsupportedError
 
 if TYPE_CHECKING:
     from flintlog.core.log import Log
@@ -79,8 +79,8 @@ def plan_entries(log: Log, query: EntryQuery) -> list[Split]:
     except (DamageError, UnsupportedError) as error:
         if query.on_damage == "fail":
             raise
-        finding = _finding(error, _inside(log.root, error.file))
-        return [Split(finding.file or "", 0, 0, 0, None, damage=finding)]
+        error.file = error.file.removeprefix(log.root).lstrip("/") if error.file is not None else None
+        return [Split(error.file or "", 0, 0, 0, None, damage=error)]
 
 
 def read_entries(log: Log, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
@@ -93,30 +93,22 @@ def read_entries(log: Log, split: Split, query: EntryQuery) -> Iterator[pa.Recor
     except (DamageError, UnsupportedError) as error:
         if query.on_damage == "fail":
             raise
-        yield from damage_rows(log.entry_schema, _finding(error, split.file), query)
+        error.file = split.file
+        yield from damage_rows(log.entry_schema, error, query)
 
 
-def damage_rows(schema: pa.Schema, finding: Finding, query: EntryQuery) -> Iterator[pa.RecordBatch]:
+def damage_rows(
+    schema: pa.Schema, damage: Finding | FlintlogError, query: EntryQuery
+) -> Iterator[pa.RecordBatch]:
     """The row for damage, unless the query asks for other rows."""
     if not query.tells_damage:
         return
     row = {
         "dialect": schema.names[len(COMMON_FIELDS)],
-        "file": finding.file or "",
-        "offset": finding.offset,
+        "file": damage.file or "",
+        "offset": damage.offset,
         "operation": DAMAGE,
-        DAMAGE: {name: getattr(finding, name) for name in ("code", "message", "expected", "found")},
+        DAMAGE: {name: getattr(damage, name, None) for name in ("code", "message", "expected", "found")},
     }
     columns = reported(schema)
     yield pa.RecordBatch.from_arrays([pa.array([row.get(f.name)], f.type) for f in columns], schema=columns)
-
-
-def _finding(error: DamageError | UnsupportedError, file: str | None) -> Finding:
-    if isinstance(error, DamageError):
-        error.file = file
-        return damage_finding(error)
-    return Finding(Severity.UNSUPPORTED, error.code, error.message, file, error.offset)
-
-
-def _inside(path: str, file: str | None) -> str | None:
-    return file.removeprefix(path).lstrip("/") if file is not None else None

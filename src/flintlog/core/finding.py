@@ -1,5 +1,8 @@
 """What verify saw, and the verdict that follows from it: one rule for every dialect and every verb.
 
+A reader says what is wrong with the bytes of a file: a `Damage`. The table of the dialect, its `Codes`, says how grave
+that is, and makes a `Finding` of it.
+
 | verdict | exit status | when |
 |---|---|---|
 | clean | 0 | it opens, and there is nothing to report but notes |
@@ -13,8 +16,9 @@ that `verify` has at that moment: of the directory as it is, and with `--apply` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -47,6 +51,19 @@ _EXIT_STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that cannot be what was written, as the reader of a file sees them."""
+
+    code: str
+    message: str
+    offset: int
+    expected: str
+    found: str
+    torn: bool = False  # no acknowledged write can have stood here
+    resumes: int | None = None  # where good bytes begin again
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that verify saw: what, where, what was expected, what was found."""
 
@@ -69,6 +86,18 @@ class Finding:
             "found": self.found,
         }
 
+    @property
+    def is_grave(self) -> bool:
+        """Must no store open a directory with it, as it is?"""
+        return self.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)
+
+    def lowered(self, why: str | None = None) -> Finding:
+        """The same where nothing is lost by it, because something else holds the data: damage is then repairable."""
+        if self.severity is not Severity.CORRUPT:
+            return self
+        message = self.message if why is None else f"{self.message}; {why}"
+        return replace(self, severity=Severity.REPAIRABLE, message=message)
+
     def error(self, directory: str) -> DamageError | UnsupportedError:
         """The error that opening raises for this finding."""
         file = f"{directory}/{self.file}" if self.file else directory
@@ -90,9 +119,90 @@ class Finding:
         )
 
 
-def damage_finding(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
-    """What an error that a reader raised tells, as a finding; its file is named from the log directory."""
-    return Finding(severity, error.code, error.message, error.file, error.offset, error.expected, error.found)
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a code stands for, and what follows from it. `opening` and `repair` begin with a word that tests play."""
+
+    code: str
+    section: str  # of the format page
+    severities: tuple[Severity, ...]  # `verify` says the first where nothing else is wrong
+    meaning: str
+    opening: str
+    repair: str
+    runbook: str  # a title of docs/runbooks.md
+
+    @property
+    def opens(self) -> bool:
+        """Does a store open a directory with this finding? What it finds repairable it then heals."""
+        return self.opening.startswith("opens")
+
+    @property
+    def action(self) -> str:
+        """The last step of a repair, `nothing` or `refused`."""
+        return re.split("[:;,]", self.repair)[0]
+
+
+class Codes(Mapping[str, Code]):
+    """The codes of one dialect. A finding is made here and nowhere else, so that no code lacks a row.
+
+    `table` has one line for each code: its cells, with a bar between them, are the fields of `Code` without the
+    section, whose title stands above its lines. Where no runbook is named, the severity and the opening tell it.
+    """
+
+    def __init__(self, table: str) -> None:
+        self._rows: dict[str, Code] = {}
+        section = ""
+        for line in filter(None, table.splitlines()):
+            if line.startswith("#"):
+                section = line.lstrip("# ")
+                continue
+            code, severities, meaning, opening, repair, *runbook = line.split(" | ")
+            words = tuple(map(Severity, severities.split(" or ")))
+            told = runbook[0] if runbook else _runbook(words, opening)
+            self._rows[code] = Code(code, section, words, meaning, opening, repair, told)
+
+    def __getitem__(self, code: str) -> Code:
+        return self._rows[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def finding(
+        self,
+        code: str,
+        message: str,
+        file: str | None = None,
+        offset: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+        severity: Severity | None = None,
+    ) -> Finding:
+        """A finding, of the gravest severity that its code can have unless the place allows another of them."""
+        possible = self[code].severities
+        told = severity or max(possible, key=_GRAVITY.index)
+        if told not in possible:
+            raise ValueError(f"{code} cannot be {told}: its row says {' or '.join(possible)}")
+        return Finding(told, code, message, file, offset, expected, found)
+
+    def of(self, damage: Damage | DamageError, file: str | None = None, begin: int = 0) -> Finding:
+        """What a reader says of the bytes of a file from `begin` on, or raises of one that it names itself."""
+        severity = None
+        if isinstance(damage, DamageError):
+            file = damage.file
+        elif damage.torn:
+            severity = Severity.REPAIRABLE
+        offset = None if damage.offset is None else begin + damage.offset
+        expected, found = damage.expected, damage.found
+        return self.finding(damage.code, damage.message, file, offset, expected, found, severity)
+
+
+def _runbook(severities: tuple[Severity, ...], opening: str) -> str:
+    if severities[0] is Severity.REPAIRABLE and opening.startswith("opens"):
+        return "a torn tail"
+    return "damage in the middle" if {*severities} & {Severity.REPAIRABLE, Severity.CORRUPT} else ""
 
 
 def gravest(findings: Iterable[Finding]) -> Finding | None:

@@ -76,7 +76,4 @@ def _heals(plan: Plan) -> bool:
 
 
 def _lowered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(
-        replace(item, severity=Severity.REPAIRABLE) if item.severity is Severity.CORRUPT else item
-        for item in findings
-    )
+    return tuple(item.lowered() for item in findings)

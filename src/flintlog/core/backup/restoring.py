@@ -11,7 +11,7 @@ from flintlog.core.backup.copying import digest, fill
 from flintlog.core.backup.listing import Backup, Copied, read_list
 from flintlog.core.backup.picture import Picture
 from flintlog.core.dialect import dialect
-from flintlog.core.finding import Severity, gravest
+from flintlog.core.finding import gravest
 from flintlog.core.log import Log
 from flintlog.core.new_place import new_place, refuse_taken
 from flintlog.core.plan import Plan, Step
@@ -123,7 +123,7 @@ def verify_backup(disk: Disk, checked: Checked, progress: Progress = no_progress
 def prove(log: Log, progress: Progress = no_progress) -> Picture:
     """Everything in a copy can be decoded, and a store would open it; gives what it holds."""
     worst = gravest(log.verify(progress).findings)
-    if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+    if worst is not None and worst.is_grave:
         raise worst.error(log.path)
     return log.picture()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.findings import CODES
 from flintlog.dialects.limestone.judge import Tail, judge
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.scan import Snippets, Walk
@@ -26,14 +28,12 @@ def find_base(found: Survey) -> None:
     if missing == [lay.COMPACTED_FILE] and found.listing.previous is not None and not base:
         base, missing = [lay.COMPACTED_PREVIOUS], []
         message = "a compaction was interrupted; the compacted file before it holds"
-        found.findings.append(
-            Finding(Severity.REPAIRABLE, "compacted-previous", message, lay.COMPACTED_PREVIOUS)
-        )
+        found.findings.append(CODES.finding("compacted-previous", message, lay.COMPACTED_PREVIOUS))
     elif not base and not missing and found.listing.previous is not None:
         base = [lay.COMPACTED_PREVIOUS]
     for name in missing:
         message = "the catalog names this file and it is not there"
-        found.findings.append(Finding(Severity.CORRUPT, "compacted-missing", message, name))
+        found.findings.append(CODES.finding("compacted-missing", message, name))
     found.base = tuple(base)
     if found.catalog_name is not None:
         found.findings += _outside_the_catalog(found)
@@ -48,17 +48,11 @@ def _outside_the_catalog(found: Survey) -> Iterator[Finding]:
         epoch = compacted_epoch(found, name) if name not in {*found.base, *undone.compacted} else None
         if epoch is not None and epoch <= found.catalog.max_epoch and found.edition == "designed":
             message = "the catalog does not name this compacted file: it does not count"
-            yield Finding(Severity.REPAIRABLE, "compacted-unnamed", message, name)
+            yield CODES.finding("compacted-unnamed", message, name)
         elif epoch is not None and epoch > found.catalog.max_epoch:
             message = f"it holds epoch {epoch}, and the catalog ends with {found.catalog.max_epoch}: it is an older one"
-            yield Finding(
-                Severity.CORRUPT,
-                "catalog-old",
-                message,
-                name,
-                0,
-                f"epoch {found.catalog.max_epoch}",
-                f"epoch {epoch}",
+            yield CODES.finding(
+                "catalog-old", message, name, 0, f"epoch {found.catalog.max_epoch}", f"epoch {epoch}"
             )
 
 
@@ -75,7 +69,7 @@ def judge_base(found: Survey, name: str, walk: Walk) -> None:
     if not len(walk.snippets) and walk.stop.good:
         message = "the file is empty, and a compacted file begins with a marker"
         found.findings.append(
-            Finding(Severity.CORRUPT, "entry-cut", message, name, 0, f"{lay.MARKER_SIZE} bytes", "0 bytes")
+            CODES.finding("entry-cut", message, name, 0, f"{lay.MARKER_SIZE} bytes", "0 bytes")
         )
     elif not walk.stop.good:
         tail = judge(found.view(name), walk, lay.NUMBER_MAX, end_markers=True)
@@ -83,7 +77,7 @@ def judge_base(found: Survey, name: str, walk: Walk) -> None:
         found.findings.append(damage_of(name, tail))
     elif not _is_sorted_file(found, name, walk.snippets):
         message = "this is no compacted file of this catalog: it has other markers"
-        found.findings.append(Finding(Severity.CORRUPT, "compacted-other", message, name, 0))
+        found.findings.append(CODES.finding("compacted-other", message, name, 0))
 
 
 def _is_sorted_file(found: Survey, name: str, snippets: Snippets) -> bool:
@@ -100,4 +94,4 @@ def _is_sorted_file(found: Survey, name: str, snippets: Snippets) -> bool:
 
 def damage_of(name: str, tail: Tail) -> Finding:
     """The finding for damage where durable data stood."""
-    return Finding(Severity.CORRUPT, tail.code, tail.message, name, tail.offset, tail.expected, tail.found)
+    return CODES.of(replace(tail, torn=False), name)

@@ -55,7 +55,7 @@ def _glance(disk: Disk, path: str) -> Survey:
 
 def _damaged(found: Survey, query: EntryQuery) -> list[Split]:
     """What is wrong beside the logs; an error, unless it is to be told and the logs can be read in spite of it."""
-    grave = [item for item in found.findings if item.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)]
+    grave = [item for item in found.findings if item.is_grave]
     if query.on_damage == "fail" or any(item.severity is Severity.UNSUPPORTED for item in grave):
         found.refuse_damage()
     return [Split(item.file or "", 0, 0, 0, None, damage=item) for item in grave]

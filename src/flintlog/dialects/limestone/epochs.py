@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.live import suppress_gone
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.findings import CODES
 from flintlog.dialects.limestone.judge import walks_behind
 from flintlog.disk import Disk
 
@@ -55,7 +56,7 @@ def read_durable(found: Survey, listing: files.Listing) -> None:
     found.durable = found.reach = largest or 0
     if largest is None and not listing.epochs and any(log.size for log in listing.logs):
         message = "there is no epoch file to say which sessions are durable; put it back if you have it"
-        found.findings.append(Finding(Severity.REPAIRABLE, "epoch-missing", message, lay.EPOCH_FILE))
+        found.findings.append(CODES.finding("epoch-missing", message, lay.EPOCH_FILE))
 
 
 def read_witness(disk: Disk, path: str) -> int:
@@ -79,7 +80,7 @@ def _lost_records(found: Survey) -> Iterator[Finding]:
     if shown > found.durable and any(len(read.pending(found.durable)) for read in found.logs):
         message = f"epoch {shown} was durable, and the epoch files end with {found.durable}: records are lost"
         expected, seen = f"epoch {shown}", f"epoch {found.durable}"
-        yield Finding(Severity.CORRUPT, "epoch-short", message, lay.EPOCH_FILE, None, expected, seen)
+        yield CODES.finding("epoch-short", message, lay.EPOCH_FILE, None, expected, seen)
 
 
 def _covers_pending(found: Survey) -> bool:

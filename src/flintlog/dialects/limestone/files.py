@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.inside import inner_directory, member
 from flintlog.core.kept import list_besides_kept
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.findings import CODES
 from flintlog.dialects.limestone.judge import zeros_from
 from flintlog.disk import Disk
 
@@ -187,6 +188,6 @@ def _bad_epoch(buffer: memoryview, name: str, at: int) -> Finding:
     zeros = left <= lay.MARKER_SIZE and zeros_from(buffer, at)
     if zeros or (left < lay.MARKER_SIZE and kind == lay.DURABLE):
         message = "the last record did not arrive whole; it was never acknowledged"
-        return Finding(Severity.REPAIRABLE, "epoch-torn", message, name, at, "9 bytes", f"{left} bytes")
+        return CODES.finding("epoch-torn", message, name, at, "9 bytes", f"{left} bytes")
     message = "no record of a durable epoch begins here"
-    return Finding(Severity.CORRUPT, "epoch-type", message, name, at, str(lay.DURABLE), str(kind))
+    return CODES.finding("epoch-type", message, name, at, str(lay.DURABLE), str(kind))

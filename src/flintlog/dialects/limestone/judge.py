@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from flintlog.columns.compile import kernel, le64
+from flintlog.core.finding import Damage
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.scan import Around, Snippets, Stop, Walk
@@ -36,18 +37,12 @@ _PROBES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """Bytes that cannot be read. `offset` is the first of them, `begin` what a cut or a mark begins with."""
+class Tail(Damage):
+    """Bytes that cannot be read. `begin` is what a cut or a mark begins with; a durable snippet begins, or ends, where
+    good bytes begin again."""
 
-    offset: int
-    begin: int
-    torn: bool
-    marked: bool  # they are inside an invalidated snippet: nobody will read them as anything
-    code: str
-    message: str
-    expected: str
-    found: str
-    resumes: int | None = None  # where a durable snippet begins, or ends, behind the damage
+    begin: int = 0
+    marked: bool = False  # they are inside an invalidated snippet: nobody will read them as anything
 
 
 def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) -> Tail | None:
@@ -72,8 +67,8 @@ def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) ->
     marked = _is_marked(buffer, stop, last)
     code, message, expected, found = _describe(buffer, stop)
     if resumes is not None:
-        message = f"{message}, and a durable snippet follows"
-    return Tail(stop.offset, begin, torn and resumes is None, marked, code, message, expected, found, resumes)
+        torn, message = False, f"{message}, and a durable snippet follows"
+    return Tail(code, message, stop.offset, expected, found, torn, resumes, begin, marked)
 
 
 def _is_marked(buffer: memoryview, stop: Stop, last: Snippets | None) -> bool:

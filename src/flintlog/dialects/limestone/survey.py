@@ -27,13 +27,14 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.finding import Finding, Severity, gravest
 from flintlog.core.live import ChangedError
 from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
 from flintlog.dialects.limestone import base, epochs, scan
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import Listing, LogFile, list_files
+from flintlog.dialects.limestone.findings import CODES
 from flintlog.dialects.limestone.judge import Tail, find_durable, judge
 from flintlog.dialects.limestone.layout import Catalog, Edition, IncompleteCatalogError, Manifest
 from flintlog.dialects.limestone.scan import Snippets, Walk
@@ -141,7 +142,7 @@ class Survey:
     def is_damaged(self) -> bool:
         """Is there anything that stops a store from opening?"""
         worst = gravest(self.findings)
-        return worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)
+        return worst is not None and worst.is_grave
 
     def refuse_damage(self) -> None:
         """Raise for what stops a store from opening."""
@@ -286,35 +287,25 @@ def _read_manifest(found: Survey, catalogs: dict[str, bytes], assumed: Manifest 
     if isinstance(back, Manifest) and (not isinstance(main, Manifest) or renamed):
         found.manifest, found.manifest_name = back, lay.MANIFEST_BACK
         message = "a change of the manifest was not finished; the one before it holds"
-        found.findings.append(Finding(Severity.REPAIRABLE, "manifest-back", message, lay.MANIFEST_FILE))
+        found.findings.append(CODES.finding("manifest-back", message, lay.MANIFEST_FILE))
     elif isinstance(main, Manifest):
         found.manifest, found.manifest_name = main, lay.MANIFEST_FILE
     elif main is not None:
-        found.findings.append(damage_finding(main))
+        found.findings.append(CODES.of(main))
         if assumed is None:
             return
         found.manifest, found.manifest_name = assumed, lay.MANIFEST_FILE
     else:
         message = "there is no manifest: this would be version 0, from before manifests"
         found.findings.append(
-            Finding(
-                Severity.UNSUPPORTED, "manifest-missing", message, lay.MANIFEST_FILE, None, "1 to 7", "none"
-            )
+            CODES.finding("manifest-missing", message, lay.MANIFEST_FILE, None, "1 to 7", "none")
         )
         return
     version = found.manifest.version
     if not lay.VERSION_MIN <= version <= lay.VERSION_MAX:
         message = f"version {version} is not known"
         found.findings.append(
-            Finding(
-                Severity.UNSUPPORTED,
-                "manifest-version",
-                message,
-                found.manifest_name,
-                0,
-                "1 to 7",
-                str(version),
-            )
+            CODES.finding("manifest-version", message, found.manifest_name, 0, "1 to 7", str(version))
         )
     found.edition = _edition(version, catalogs)
     if found.edition == "designed":
@@ -361,14 +352,14 @@ def _read_catalog(found: Survey, raw: dict[str, bytes]) -> None:
             found.unfinished = main if name == lay.CATALOG_BACK and isinstance(main, Catalog) else None
             break
         if catalog is not None and not isinstance(catalog, IncompleteCatalogError):
-            found.findings.append(damage_finding(catalog))
+            found.findings.append(CODES.of(catalog))
             return
     _note_catalog(found, main, back)
     for name, version in found.catalog.compacted.items():
         if version != lay.COMPACTED_VERSION:
             message = f"version {version} of compacted files is not known"
             found.findings.append(
-                Finding(Severity.UNSUPPORTED, "catalog-version", message, found.catalog_name, None, "1", name)
+                CODES.finding("catalog-version", message, found.catalog_name, None, "1", name)
             )
 
 
@@ -377,14 +368,14 @@ def _note_catalog(
 ) -> None:
     if found.catalog_name == lay.CATALOG_BACK:
         message = "a compaction did not finish its switch of catalogs; the one before it holds"
-        found.findings.append(Finding(Severity.REPAIRABLE, "catalog-back", message, lay.CATALOG_FILE))
+        found.findings.append(CODES.finding("catalog-back", message, lay.CATALOG_FILE))
     elif isinstance(main, DamageError) and found.catalog_name is None and not _needs_catalog(found):
-        found.findings.append(damage_finding(main, Severity.REPAIRABLE))
+        found.findings.append(CODES.of(main))
     if found.catalog_name is None and _needs_catalog(found):
         names = ", ".join(sorted(found.listing.compacted))
         message = "there is no whole catalog to say which compacted files count"
         found.findings.append(
-            Finding(Severity.CORRUPT, "catalog-lost", message, lay.CATALOG_FILE, None, "a catalog", names)
+            CODES.finding("catalog-lost", message, lay.CATALOG_FILE, None, "a catalog", names)
         )
 
 
@@ -466,12 +457,9 @@ def _tail_finding(read: LogRead, tail: Tail) -> Finding:
     if tail.torn:
         severity = Severity.NOTE if tail.marked and not read.file.active else Severity.REPAIRABLE
         message = f"torn tail: {tail.message}; nothing durable stands there"
-        return Finding(severity, "torn-tail", message, name, tail.offset, tail.expected, tail.found)
-    finding = base.damage_of(name, tail)
-    if not read.covered:
-        return finding
-    message = f"{finding.message}; the compacted files hold what it held"
-    return replace(finding, severity=Severity.REPAIRABLE, message=message)
+        return CODES.finding("torn-tail", message, name, tail.offset, tail.expected, tail.found, severity)
+    finding = CODES.of(tail, name)
+    return finding.lowered("the compacted files hold what it held") if read.covered else finding
 
 
 def _judge_logs(found: Survey) -> None:
@@ -490,11 +478,9 @@ def _judge_logs(found: Survey) -> None:
         if gone:
             how = "is not whole" if gone[0] in there else "is gone"
             message = f"a compaction up to epoch {found.low} left this log out, and {gone[0]} {how}"
-        severity, code = (
-            (Severity.CORRUPT, "left-out-ambiguous") if gone else (Severity.REPAIRABLE, "left-out")
-        )
+        code = "left-out-ambiguous" if gone else "left-out"
         offset = int(read.counted(-1, min(found.low, found.reach)).offset[0])
-        found.findings.append(Finding(severity, code, message, read.file.name, offset))
+        found.findings.append(CODES.finding(code, message, read.file.name, offset))
 
 
 def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
@@ -505,7 +491,7 @@ def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
         message = (
             f"an active log holds nothing up to epoch {found.low}, which is compacted: it is another file"
         )
-        yield Finding(Severity.CORRUPT, "snippet-old", message, read.file.name, int(old.offset[0]))
+        yield CODES.finding("snippet-old", message, read.file.name, int(old.offset[0]))
 
 
 def _is_whole(found: Survey, read: LogRead | None) -> bool:
@@ -532,13 +518,12 @@ def _snippet_findings(found: Survey, read: LogRead) -> Iterator[Finding]:
             f"{len(pending)} sessions above the durable epoch {found.durable} do not count, "
             f"the first of epoch {int(pending.epoch[0])}"
         )
-        yield Finding(Severity.REPAIRABLE, "not-durable", message, name, int(pending.offset[0]))
+        yield CODES.finding("not-durable", message, name, int(pending.offset[0]))
     some = read.snippets
     odd = np.flatnonzero((some.closed == 1) & (some.kind == lay.BEGIN) & (some.epoch != some.end_epoch))
     if len(odd):
         at = int(odd[0])
-        yield Finding(
-            Severity.REPAIRABLE,
+        yield CODES.finding(
             "snippet-epochs",
             "a snippet begins with another epoch than it ends with; the one at its begin counts",
             name,
@@ -553,4 +538,4 @@ def _snippet_findings(found: Survey, read: LogRead) -> Iterator[Finding]:
     if len(open_) and found.end_markers and some.closed.any():
         at = int(open_[0])
         message = "a durable snippet has no end marker; entries may be missing at its end"
-        yield Finding(Severity.NOTE, "snippet-open", message, name, int(some.end[at]))
+        yield CODES.finding("snippet-open", message, name, int(some.end[at]))

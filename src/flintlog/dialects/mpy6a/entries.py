@@ -18,7 +18,7 @@ import pyarrow as pa
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Damage
 from flintlog.core.live import settled, told_when_it_goes
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import event_fields, scan, tables
@@ -26,8 +26,9 @@ from flintlog.dialects.mpy6a import explain as fields
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.event_fields import Fields
 from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
+from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
-from flintlog.dialects.mpy6a.scan import Damage, LogScan
+from flintlog.dialects.mpy6a.scan import LogScan
 from flintlog.dialects.mpy6a.survey import Survey, live_survey, sound_survey, survey, survey_at
 from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk
@@ -151,7 +152,7 @@ def _read_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) ->
     if chosen and tables.wanted_descriptors(query):
         yield tables.descriptor_batch(chosen, split.file)
     if error is not None and _decides(disk, path, split.file):
-        raise Finding(Severity.CORRUPT, error.code, error.message, error.file, error.offset).error(path)
+        raise CODES.of(error).error(path)
 
 
 def _descriptors(view: memoryview) -> tuple[list[tuple[int, int, lay.Descriptor]], DamageError | None]:
@@ -182,8 +183,7 @@ def _read_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iter
             yield tables.event_batch(view, *tables.chosen_rows(events, columns, rows), split.file, query)
             begin = int(rows[-1]) + 1
     if damage is not None and not damage.torn and _decides(disk, path, split.file):
-        at = log.stop.offset if log is not None else 0
-        raise _finding(damage, split.file, at).error(path)
+        raise CODES.of(damage, split.file).error(path)
 
 
 def _log(
@@ -201,7 +201,7 @@ def _read_log(view: memoryview, *, checked: bool) -> tuple[LogScan | None, Field
         log = scan.scan_log(view, checked=checked)
     except MalformedError as problem:
         message = f"16 bytes of header: {problem.message}"
-        return None, None, Damage(f"log-{problem.code}", message, "a header", f"{len(view)} bytes")
+        return None, None, Damage(f"log-{problem.code}", message, 0, "a header", f"{len(view)} bytes")
     parsed = event_fields.read_fields(view, log.events, checked=checked)
     return log, parsed, scan.judge_log(view, log, checked=checked)
 
@@ -235,7 +235,7 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
             continue
         if split.context[2] <= stop.offset < split.end - split.start:
             return
-        finding = _finding(damage, split.file, split.start + stop.offset)
+        finding = CODES.of(damage, split.file, split.start)
         if query.on_damage != "report":
             raise finding.error(path)
         yield from damage_rows(tables.ENTRY_SCHEMA, finding, query)
@@ -244,10 +244,6 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
 
 def _operation(split: Split) -> str:
     return tables.EXHAUSTED if split.file == lay.EXHAUSTED_FILE else tables.SESSION
-
-
-def _finding(damage: Damage, file: str, offset: int) -> Finding:
-    return Finding(Severity.CORRUPT, damage.code, damage.message, file, offset, damage.expected, damage.found)
 
 
 def _view(disk: Disk, path: str, split: Split) -> memoryview:

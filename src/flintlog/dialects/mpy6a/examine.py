@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Damage, Finding
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.content import Content
+from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.waiting import waits
 from flintlog.disk import Progress
@@ -30,14 +31,12 @@ def sort_chains(found: Survey) -> None:
         if len(writers) > 1:
             names = ", ".join(file.name for file in writers)
             found.add(
-                Severity.CORRUPT,
                 "two-writers",
                 f"the delay of {delay} s has two files that are written: {names}",
                 writers[0].name,
             )
         elif writers and chain[-1] is not writers[0]:
             found.add(
-                Severity.CORRUPT,
                 "writer-not-last",
                 f"the file that is written is not the last of its delay; {chain[-1].name} is",
                 writers[0].name,
@@ -70,13 +69,12 @@ def examine(
                 first, last = times
                 if first_times is not None and last > first_times:
                     found.add(
-                        Severity.CORRUPT,
                         "file-order",
                         f"its first session is due before the last one of {file.name}",
                         chain[at + 1].name,
-                        offset=0,
-                        expected=f"{last} or later",
-                        found=str(first_times),
+                        0,
+                        f"{last} or later",
+                        str(first_times),
                     )
                 first_times = first
                 file.last_time = max(file.last_time, last)
@@ -102,19 +100,17 @@ def _examine_file(
         size = found.listing.data.get(file.name, 0)
         if size < file.length:
             found.add(
-                Severity.REPAIRABLE,
                 "file-behind",
                 f"{file.length - size} bytes at its end are in the operation log only; opening writes them",
                 file.name,
-                offset=size,
+                size,
             )
         elif size > file.length:
             found.add(
-                Severity.REPAIRABLE,
                 "file-ahead",
                 f"{size - file.length} bytes at its end belong to no operation; opening cuts them",
                 file.name,
-                offset=file.length,
+                file.length,
             )
     if not whole:
         return None
@@ -134,8 +130,7 @@ def _unreadable(found: Survey, file: File) -> Finding | None:
     elif size < file.length:
         return _short(file, size, "the file is shorter than its descriptor says")
     elif not file.written and size != file.length:
-        return Finding(
-            Severity.CORRUPT,
+        return CODES.finding(
             "file-long",
             "the file is not written any more and longer than its descriptor says",
             file.name,
@@ -147,9 +142,7 @@ def _unreadable(found: Survey, file: File) -> Finding | None:
 
 
 def _short(file: File, size: int, message: str) -> Finding:
-    return Finding(
-        Severity.CORRUPT, "file-short", message, file.name, size, f"{file.length} bytes", f"{size} bytes"
-    )
+    return CODES.finding("file-short", message, file.name, size, f"{file.length} bytes", f"{size} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +156,7 @@ class Records:
     newest: lay.StateID  # the greatest session id
     on_boundary: bool  # the read position is where a record begins
     stop: scan.Stop
-    damage: scan.Damage | None
+    damage: Damage | None
 
 
 def read_records(item: tuple[Content, int]) -> Records:
@@ -199,18 +192,10 @@ def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] 
     found.waiting[file.name] = read.waiting
     damage = read.damage
     if damage is not None:
-        code, message = damage.code, damage.message
-        if code == "record-order" and read.first is None and not damage.torn:
-            code, message = "replay-bound", "the first session is due before the descriptor's bound"
-        found.add(
-            Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,
-            code,
-            message,
-            file.name,
-            offset=read.stop.offset,
-            expected=damage.expected,
-            found=damage.found,
-        )
+        if damage.code == "record-order" and read.first is None and not damage.torn:
+            message = "the first session is due before the descriptor's bound"
+            damage = replace(damage, code="replay-bound", message=message)
+        found.findings.append(CODES.of(damage, file.name))
         if not damage.torn:
             return None
         if read.stop.offset < file.offset:
@@ -220,13 +205,7 @@ def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] 
             return None
         file.length = read.stop.offset
     if not read.on_boundary and file.offset != file.length:
-        found.add(
-            Severity.CORRUPT,
-            "offset-boundary",
-            "the read position is inside a record",
-            file.name,
-            offset=file.offset,
-        )
+        found.add("offset-boundary", "the read position is inside a record", file.name, file.offset)
     return None if read.first is None else (read.first, read.last)
 
 
@@ -237,13 +216,12 @@ def compare_exhausted(found: Survey) -> None:
     if found.behind is not None:
         if size < found.behind.exhausted:
             found.add(
-                Severity.CORRUPT,
                 "exhausted-short",
                 "sessions that were set aside are missing",
                 lay.EXHAUSTED_FILE,
-                offset=size,
-                expected=f"{found.behind.exhausted} bytes",
-                found=f"{size} bytes",
+                size,
+                f"{found.behind.exhausted} bytes",
+                f"{size} bytes",
             )
             return
         view = memoryview(b"".join((view[: found.behind.exhausted], *found.behind.set_aside)))
@@ -257,12 +235,4 @@ def compare_exhausted(found: Survey) -> None:
         found.machine.exhausted = stop.offset
     damage = scan.judge_records(view, stop, _EXHAUSTED_BEFORE, written=found.behind is None)
     if damage is not None:
-        found.add(
-            Severity.REPAIRABLE if damage.torn else Severity.CORRUPT,
-            damage.code,
-            damage.message,
-            lay.EXHAUSTED_FILE,
-            offset=stop.offset,
-            expected=damage.expected,
-            found=damage.found,
-        )
+        found.findings.append(CODES.of(damage, lay.EXHAUSTED_FILE))

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.columns.compile import kernel, le32, le64
+from flintlog.core.finding import Damage
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 
@@ -225,17 +226,6 @@ def concatenate(parts: list[Records]) -> Records:
     return Records(*(np.concatenate([getattr(part, name) for part in parts]) for name in RECORD_COLUMNS))
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """What stands where a scan stopped. `torn`: no acknowledged write can have stood here."""
-
-    code: str
-    message: str
-    expected: str
-    found: str
-    torn: bool = False
-
-
 def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool) -> Damage | None:
     """Apply the rule of this module to a stop in a data file; None when the file simply ends there.
 
@@ -245,9 +235,8 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
         return None
     at, left = stop.offset, len(buffer) - stop.offset
     if written and zeros_from(buffer, at) == at:
-        return Damage(
-            "record-zeros", "torn tail: zeros follow the last record", "a record", f"{left} zeros", True
-        )
+        message = "torn tail: zeros follow the last record"
+        return Damage("record-zeros", message, at, "a record", f"{left} zeros", True)
     torn = written and (
         (stop.reason == CUT and record_behind(buffer, at, before) < 0)
         or (
@@ -257,7 +246,7 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
         )
     )
     code, message, expected, found = _describe_record(buffer, stop, before)
-    return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
+    return Damage(code, f"torn tail: {message}" if torn else message, at, expected, found, torn)
 
 
 def lacks_commit(buffer: memoryview, at: int, before: int) -> bool:
@@ -467,14 +456,15 @@ def judge_log(buffer: memoryview, scan: LogScan, *, checked: bool) -> Damage | N
     if zeros_from(buffer, scan.end) == scan.end:
         if checked:
             return None
-        return Damage(
-            "event-zeros", "torn tail: zeros follow the last event", "an event", f"{left} zeros", True
-        )
+        message = "torn tail: zeros follow the last event"
+        return Damage("event-zeros", message, scan.end, "an event", f"{left} zeros", True)
     torn = _log_is_torn(buffer, scan, checked)
     code, message, expected, found = _describe_event(buffer, scan)
     if torn and scan.stop.reason == CUT:
         found = f"{len(buffer) - scan.end} bytes"  # the padding before it goes too
-    return Damage(code, f"torn tail: {message}" if torn else message, expected, found, torn)
+    if torn:
+        return Damage(code, f"torn tail: {message}", scan.end, expected, found, True)
+    return Damage(code, message, stop.offset, expected, found)
 
 
 def _log_is_torn(buffer: memoryview, scan: LogScan, checked: bool) -> bool:

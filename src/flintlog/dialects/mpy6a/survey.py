@@ -14,8 +14,9 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
-from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.finding import Finding, Severity, gravest
 from flintlog.core.inside import member
 from flintlog.core.live import ChangedError, holding, settled
 from flintlog.core.position import check_reached
@@ -24,6 +25,7 @@ from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.content import Content, view_of
 from flintlog.dialects.mpy6a.files import Listing, list_files, mark_of
+from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import (
@@ -112,7 +114,7 @@ class Survey:
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
         worst = gravest(self.findings)
-        if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+        if worst is not None and worst.is_grave:
             raise worst.error(self.path)
 
     def refuse_missing(self, position: StateID) -> None:
@@ -135,10 +137,9 @@ class Survey:
         """The bytes of a file; one that may be cut meanwhile is copied."""
         return view_of(self.disk, posixpath.join(self.path, name), copy=copy)
 
-    def add(
-        self, severity: Severity, code: str, message: str, file: str | None = None, **more: object
-    ) -> None:
-        self.findings.append(Finding(severity, code, message, file, **more))  # type: ignore[arg-type]
+    def add(self, code: str, message: str, file: str, *place: Any) -> None:
+        """Note a finding: `place` is the offset, and what was expected and found there."""
+        self.findings.append(CODES.finding(code, message, file, *place))
 
 
 def survey(
@@ -271,7 +272,7 @@ def _read(disk: Disk, path: str) -> Survey:
             )
         found.readable = True
     except DamageError as error:
-        found.findings.append(damage_finding(error))
+        found.findings.append(CODES.of(error))
     return found
 
 
@@ -301,15 +302,10 @@ def _sort_leftovers(found: Survey) -> None:
         if name in found.unexplained:
             records = len(scan.scan_records(found.view(name), limit=1)[0])
         if records:
-            found.add(
-                Severity.CORRUPT,
-                "file-undescribed",
-                "the file has sessions, and nothing describes it or says that it is gone",
-                name,
-                offset=0,
-            )
+            message = "the file has sessions, and nothing describes it or says that it is gone"
+            found.add("file-undescribed", message, name, 0)
         else:
-            found.add(Severity.NOTE, "leftover", "no descriptor names this file; opening removes it", name)
+            found.add("leftover", "no descriptor names this file; opening removes it", name)
 
 
 # The note's rule: snapshot, change log
@@ -417,17 +413,7 @@ def _scan(found: Survey, view: memoryview, *, checked: bool) -> LogScan:
         raise DamageError(problem.message, code=f"log-{problem.code}", file=name, offset=0) from problem
     damage = scan.judge_log(view, log, checked=checked)
     if damage is not None:
-        at = log.end if damage.torn else log.stop.offset
-        severity = Severity.REPAIRABLE if damage.torn else Severity.CORRUPT
-        found.add(
-            severity,
-            damage.code,
-            damage.message,
-            name,
-            offset=at,
-            expected=damage.expected,
-            found=damage.found,
-        )
+        found.findings.append(CODES.of(damage, name))
     return log
 
 
@@ -508,7 +494,6 @@ def _compare_note(found: Survey, note: dict[str, memoryview]) -> None:
             newest = latest(note[name]) if name in found.listing.known else None
         except (DamageError, MalformedError) as problem:
             found.add(
-                Severity.REPAIRABLE,
                 "note-behind",
                 f"{problem.message}; the operation log has what it says, opening writes it anew",
                 name,
@@ -518,10 +503,7 @@ def _compare_note(found: Survey, note: dict[str, memoryview]) -> None:
             continue
         if name == lay.CHANGES_FILE and not continues(found, note[name]):
             found.add(
-                Severity.REPAIRABLE,
-                "note-behind",
-                "it does not say what the operation log says; opening writes it anew",
-                name,
+                "note-behind", "it does not say what the operation log says; opening writes it anew", name
             )
         else:
             raise DamageError(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.content import Content
+from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.replay import File, OpenSession
 from flintlog.dialects.mpy6a.scan import Records
@@ -187,15 +187,7 @@ class _Chain:
 def _damage(content: Content, buffer: memoryview, begin: int, stop: scan.Stop, before: int) -> Exception:
     damage = scan.judge_records(buffer, stop, before, written=False)
     assert damage is not None
-    return Finding(
-        Severity.CORRUPT,
-        damage.code,
-        damage.message,
-        content.file.name,
-        begin + stop.offset,
-        damage.expected,
-        damage.found,
-    ).error(content.path)
+    return CODES.of(damage, content.file.name, begin).error(content.path)
 
 
 def merge(found: Survey, until: StateID | None = None) -> Iterator[tuple[list[Piece], NDArray[np.int64]]]:

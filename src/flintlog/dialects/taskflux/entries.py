@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
-from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, suppress_gone
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
@@ -27,6 +26,7 @@ from flintlog.dialects.taskflux import explain as fields
 from flintlog.dialects.taskflux import files, tables
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment, SegmentFile
+from flintlog.dialects.taskflux.findings import CODES
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.scan import COMMIT_BYTES_MAX, Marks, judge, scan_segment, walk_headers
 from flintlog.dialects.taskflux.state import State
@@ -164,11 +164,10 @@ def _newest(split: Split) -> bool:
 def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
     """Raise for entries that should be there and cannot be read."""
     finding = files.finding_in(segment, newest=_newest(split))
-    if finding is not None and finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+    if finding is not None and finding.is_grave:
         raise finding.error(data)
     if split.last is not None and segment.last != split.last and split.context != _BELOW:
-        raise Finding(
-            Severity.CORRUPT,
+        raise CODES.finding(
             "segment-gap",
             f"missing behind this segment: LSN {span(segment.last + 1, split.last)}",
             split.file,

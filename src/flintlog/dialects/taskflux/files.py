@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Damage, Finding
 from flintlog.core.inside import inner_directory, member
 from flintlog.core.kept import list_besides_kept
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
+from flintlog.dialects.taskflux.findings import CODES
 from flintlog.dialects.taskflux.layout import Layout, Metadata
 from flintlog.dialects.taskflux.state import Base, read_base
 from flintlog.disk import Disk
@@ -183,7 +184,12 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
         raise wrong("metadata-marker", "not a metadata file", 0, lay.METADATA_MARKER.hex(), raw[:4].hex())
     version = int.from_bytes(raw[4:8], "big", signed=True)
     if version > layout.metadata_version:
-        raise _UnsupportedError(f"metadata version {version} is not known", lay.METADATA_FILE, 4)
+        raise DamageError(
+            f"metadata version {version} is not known",
+            code="unsupported-version",
+            file=lay.METADATA_FILE,
+            offset=4,
+        )
     term = int.from_bytes(raw[8 : 8 + layout.term_size], "big", signed=True)
     if term < lay.TERM_FIRST:
         raise wrong("metadata-term", "the term must be at least 1", 8, "1 or more", str(term))
@@ -202,13 +208,6 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
 
 def _wrong(file: str, code: str, message: str, offset: int, expected: str, found: str) -> DamageError:
     return DamageError(message, code=code, file=file, offset=offset, expected=expected, found=found)
-
-
-class _UnsupportedError(DamageError):
-    """A version that this release does not know."""
-
-    def __init__(self, message: str, file: str, offset: int) -> None:
-        super().__init__(message, code="unsupported-version", file=file, offset=offset)
 
 
 def snapshot_index(view: memoryview, layout: Layout) -> int:
@@ -295,7 +294,7 @@ class Segment:
     view: memoryview
     records: scan.Records
     end: int  # offset behind the last good record
-    damage: scan.Damage | None = None
+    damage: Damage | None = None
     uninitialised: bool = False  # no whole header was ever written
 
     @property
@@ -339,7 +338,7 @@ def read_segment(
     with disk.open(posixpath.join(data, file.name)) as handle:
         view = handle.view(copy=newest or copy)
     if file.first > lay.LSN_MAX:
-        return Segment(file, view, _no_records(), 0, _beyond(file.first))
+        return Segment(file, view, _no_records(), 0, _beyond(file.first, 0))
     if newest and _never_written(view, layout.segment_header()):
         return Segment(file, view, _no_records(), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
     marker = bytes(view[:4])
@@ -348,31 +347,25 @@ def read_segment(
     version = int.from_bytes(view[4:8], "big", signed=True)
     if version > layout.segment_version:
         message = f"segment version {version} is not known to the {layout.edition} edition"
-        damage = scan.Damage(
-            "segment-version", message, f"{layout.segment_version} or lower", str(version), unsupported=True
-        )
+        damage = Damage("segment-version", message, 4, f"{layout.segment_version} or lower", str(version))
         return Segment(file, view, _no_records(), 4, damage)
     records, stop = scan.scan_segment(view, layout)
     room = lay.LSN_MAX + 1 - file.first
     if len(records) > room:
-        return Segment(file, view, records[:room], int(records.offset[room]), _beyond(lay.LSN_MAX + 1))
+        end = int(records.offset[room])
+        return Segment(file, view, records[:room], end, _beyond(lay.LSN_MAX + 1, end))
     return Segment(file, view, records, stop.offset, scan.judge(view, layout, stop, newest=newest))
 
 
-def _beyond(lsn: int) -> scan.Damage:
-    return scan.Damage(
-        "segment-lsn",
-        "no record can have this LSN: the name of the segment is wrong",
-        f"{lay.LSN_MAX} or lower",
-        str(lsn),
-    )
+def _beyond(lsn: int, offset: int) -> Damage:
+    message = "no record can have this LSN: the name of the segment is wrong"
+    return Damage("segment-lsn", message, offset, f"{lay.LSN_MAX} or lower", str(lsn))
 
 
 def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segment:
     """A file marker that is none. When good records follow to the end, only the header is damaged."""
-    damage = scan.Damage(
-        "segment-marker", "not a segment of a log", lay.FILE_MARKER.hex(), bytes(view[:4]).hex() or "nothing"
-    )
+    found = bytes(view[:4]).hex() or "nothing"
+    damage = Damage("segment-marker", "not a segment of a log", 0, lay.FILE_MARKER.hex(), found)
     if len(view) > lay.SEGMENT_HEADER_SIZE:
         records, stop = scan.scan_segment(view, layout)
         if len(records) and stop.good:
@@ -394,23 +387,15 @@ def finding_in(segment: Segment, *, newest: bool) -> Finding | None:
     damage = segment.damage
     name = segment.file.name
     if damage is not None:
-        in_header = segment.end < lay.SEGMENT_HEADER_SIZE or damage.code == HEADER_DAMAGED
-        severity = Severity.REPAIRABLE if damage.torn or damage.code == HEADER_DAMAGED else Severity.CORRUPT
-        return Finding(
-            Severity.UNSUPPORTED if damage.unsupported else severity,
-            "torn-tail" if damage.torn else damage.code,
-            damage.message if in_header else f"LSN {segment.last + 1}: {damage.message}",
-            name,
-            0 if damage.code == HEADER_DAMAGED else segment.end,
-            damage.expected,
-            damage.found,
-        )
+        if segment.end >= lay.SEGMENT_HEADER_SIZE and damage.code != HEADER_DAMAGED:
+            damage = replace(damage, message=f"LSN {segment.last + 1}: {damage.message}")
+        return CODES.of(damage, name)
     if segment.uninitialised and segment.file.size:
         message = "the segment was created and its header did not arrive"
-        return Finding(Severity.REPAIRABLE, "torn-header", message, name, 0)
+        return CODES.finding("torn-header", message, name, 0)
     if newest and segment.stale_bytes:
-        return Finding(
-            Severity.NOTE, "stale-bytes", "bytes behind the end marker; they do not count", name, segment.end
+        return CODES.finding(
+            "stale-bytes", "bytes behind the end marker; they do not count", name, segment.end
         )
     return None
 
@@ -425,12 +410,5 @@ def bad_creates(segment: Segment, layout: Layout) -> list[Finding]:
         except DamageError as error:
             error.file, error.offset = segment.file.name, int(segment.records.offset[at])
             error.message = f"LSN {segment.first + at}: creates no queue: {error.message}"
-            findings.append(finding_of(error))
+            findings.append(CODES.of(error))
     return findings
-
-
-def finding_of(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
-    """A finding from an error that names file and offset inside the directory."""
-    if isinstance(error, _UnsupportedError):
-        severity = Severity.UNSUPPORTED
-    return Finding(severity, error.code, error.message, error.file, error.offset, error.expected, error.found)

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.columns.compile import be32, be64, kernel
+from flintlog.core.finding import Damage
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout
 
@@ -357,19 +358,6 @@ def concatenate(parts: list[Records]) -> Records:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """What stands where the scan stopped. `torn`: no acknowledged write can have stood here."""
-
-    code: str
-    message: str
-    expected: str
-    found: str
-    torn: bool = False
-    unsupported: bool = False
-    resumes: int | None = None  # where the next good record begins
-
-
 def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Damage | None:
     """Apply the rule of this module's docstring to a stop; None when the log simply ends there."""
     at = stop.offset
@@ -379,8 +367,8 @@ def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Da
     resumes = find_record(buffer, layout, at + 1)
     torn = newest and _is_torn(buffer, layout, stop, resumes)
     if torn:
-        message = f"torn tail: {message}"
-    return Damage(code, message, expected, found, torn=torn, resumes=resumes)
+        code, message = "torn-tail", f"torn tail: {message}"
+    return Damage(code, message, at, expected, found, torn, resumes)
 
 
 def _has_records_behind(buffer: memoryview, layout: Layout, stop: Stop) -> bool:

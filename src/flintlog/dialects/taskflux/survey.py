@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.position import check_reached, span
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import (
@@ -22,13 +22,13 @@ from flintlog.dialects.taskflux.files import (
     SegmentFile,
     detect_layout,
     finding_in,
-    finding_of,
     list_files,
     read_metadata,
     read_segment,
     read_snapshot,
     snapshot_index,
 )
+from flintlog.dialects.taskflux.findings import CODES
 from flintlog.dialects.taskflux.layout import Layout, Metadata
 from flintlog.dialects.taskflux.replay import replay
 from flintlog.dialects.taskflux.state import Base, Source, State
@@ -83,7 +83,7 @@ class Survey:
     def refuse_damage(self) -> None:
         """Raise for the first finding that opening must not pass over."""
         for finding in self.findings:
-            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) or finding.code in REPAIR_ONLY:
+            if finding.is_grave or not CODES[finding.code].opens:
                 raise finding.error(self.listing.data)
 
     def refuse_missing(self, lsn: int) -> None:
@@ -111,15 +111,12 @@ class Survey:
         try:
             return self.replayed(as_of)
         except DamageError as error:
-            raise finding_of(error).error(self.listing.data) from None
+            raise CODES.of(error).error(self.listing.data) from None
 
     def replayed(self, as_of: int | None = None) -> State:
         """The same for whoever makes a finding of the error: its place counts from the directory."""
         return replay(self.base, self.sources(as_of), self.layout)
 
-
-# Findings that lose nothing when repaired, but that opening does not decide on its own.
-REPAIR_ONLY = frozenset({HEADER_DAMAGED})
 
 LOG_EMPTIED = "log-emptied"
 # A snapshot that opening puts aside, because the log has all of it.
@@ -156,7 +153,7 @@ def _look_at_metadata(disk: Disk, result: Survey) -> None:
     try:
         result.metadata = read_metadata(raw, result.layout)
     except DamageError as error:
-        result.findings.append(finding_of(error))
+        result.findings.append(CODES.of(error))
 
 
 def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
@@ -177,8 +174,7 @@ def _report_metadata(result: Survey) -> None:
     """Metadata comes before the first entry; without it the node has forgotten its vote."""
     if result.metadata is None and not result.listing.metadata_size and result.last >= 0:
         result.findings.append(
-            Finding(
-                Severity.CORRUPT,
+            CODES.finding(
                 "metadata-missing",
                 "there are entries, and the term and the vote of this node are gone",
                 lay.METADATA_FILE,
@@ -189,12 +185,11 @@ def _report_metadata(result: Survey) -> None:
 def _judge_snapshot(result: Survey, error: DamageError) -> None:
     """A damaged snapshot costs nothing while the whole log is still there, up to the snapshot's index and beyond."""
     complete = result.first == 0 and bool(result.segments) and -1 < result.claimed_index <= result.last
-    finding = finding_of(error)
     if complete:
-        message = f"{finding.message}; the log still holds everything from LSN 0 on"
-        finding = replace(finding, severity=Severity.REPAIRABLE, code=SNAPSHOT_UNUSABLE, message=message)
+        error.code = SNAPSHOT_UNUSABLE
+        error.message = f"{error.message}; the log still holds everything from LSN 0 on"
     # The gap that a missing snapshot leaves at the head of the log follows from this damage; say it once.
-    result.findings[:] = [finding] + [item for item in result.findings if item.code != "log-start"]
+    result.findings[:] = [CODES.of(error)] + [item for item in result.findings if item.code != "log-start"]
 
 
 def _look_at_segments(disk: Disk, result: Survey, read_all: bool, progress: Look) -> None:
@@ -265,13 +260,10 @@ def _report_segment(result: Survey, segment: Segment, following: SegmentFile | N
     needless = following is not None and following.first - 1 <= result.base.index
     finding = finding_in(segment, newest=following is None)
     if finding is not None:
-        if needless and finding.severity is Severity.CORRUPT:
-            finding = replace(finding, severity=Severity.REPAIRABLE)
-        result.findings.append(finding)
+        result.findings.append(finding.lowered() if needless else finding)
     if (fall := segment.fall) is not None:
         result.findings.append(
-            Finding(
-                Severity.NOTE,
+            CODES.finding(
                 "term-falls",
                 f"LSN {segment.first + fall.place}: the term is lower than that of the record before",
                 segment.file.name,
@@ -294,8 +286,7 @@ def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> No
     else:
         code, message = "segment-overlap", f"in two segments: LSN {span(following.first, expected - 1)}"
     result.findings.append(
-        Finding(
-            Severity.CORRUPT,
+        CODES.finding(
             code,
             message,
             following.name,
@@ -321,13 +312,12 @@ def _report_emptied(result: Survey) -> None:
     else:
         return
     result.findings[:] = [item for item in result.findings if item.file != name]
-    result.findings.append(Finding(Severity.CORRUPT, LOG_EMPTIED, message, name, 0 if files else None))
+    result.findings.append(CODES.finding(LOG_EMPTIED, message, name, 0 if files else None))
 
 
 def _log_start(result: Survey) -> Finding:
     after = f"the snapshot ends at LSN {result.base.index}" if result.has_snapshot else "there is no snapshot"
-    return Finding(
-        Severity.CORRUPT,
+    return CODES.finding(
         "log-start",
         f"the log begins at LSN {result.first} and {after}: what lies between is missing",
         result.listing.segments[0].name,
@@ -345,8 +335,7 @@ def _report_conflict(result: Survey) -> None:
             term, offset = segment.term_at(index)
             if term != result.base.term:
                 result.findings.append(
-                    Finding(
-                        Severity.CORRUPT,
+                    CODES.finding(
                         "snapshot-conflict",
                         f"snapshot and log disagree about LSN {index}",
                         segment.file.name,

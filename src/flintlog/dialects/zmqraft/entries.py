@@ -18,14 +18,15 @@ import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Damage
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import explain as fields
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan, tables
 from flintlog.dialects.zmqraft.files import list_files, read_head, read_whole
-from flintlog.dialects.zmqraft.scan import Damage, Table
+from flintlog.dialects.zmqraft.findings import CODES
+from flintlog.dialects.zmqraft.scan import Table
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF
 from flintlog.dialects.zmqraft.survey import (
     LOOKS_MAX,
@@ -114,7 +115,7 @@ def _read(
         else:
             view, table = read_whole(file, first, copy=bool(newest))
     if isinstance(table, Damage):
-        raise table.finding(split.file).error(path)
+        raise CODES.of(table, split.file).error(path)
     return view, table, begin, None if end < 0 else end
 
 
@@ -136,7 +137,7 @@ def _refuse_damage(
 ) -> None:
     """Raise for entries that should be there and cannot be read; `slots` of the table were asked for."""
     if damage is not None:
-        raise damage.finding(split.file).error(path)
+        raise CODES.of(damage, split.file).error(path)
     last = table.first + slots - 1
     if split.last is not None and last != split.last:
         following = posixpath.join(path, lay.index_path(split.last + 1))
@@ -146,8 +147,7 @@ def _refuse_damage(
                 file=posixpath.join(path, split.file),
                 advice="Read the directory again",
             )
-        raise Finding(
-            Severity.CORRUPT,
+        raise CODES.finding(
             "log-gap",
             f"missing behind this file: index {span(last + 1, split.last)}",
             split.file,
@@ -280,9 +280,9 @@ def _live_rows(
     begin = max(first - split.first, 0)
     entries, damage = scan.read_entries(view, table, begin, last - split.first + 1)
     if damage is not None:
-        raise damage.finding(split.file).error(path)
+        raise CODES.of(damage, split.file).error(path)
     if split.last is not None and split.last <= last and begin + len(entries) <= split.last - split.first:
-        raise scan.zero_slot(table).finding(split.file).error(path)
+        raise CODES.of(scan.zero_slot(table), split.file).error(path)
     for at in range(0, len(entries), tables.BATCH_ENTRIES):
         yield tables.state_batch(view, entries[at : at + tables.BATCH_ENTRIES])
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from flintlog.core.dialect import ByteRange
 from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.finding import Damage
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Segment
-from flintlog.dialects.zmqraft.scan import Damage, Entries, Table
+from flintlog.dialects.zmqraft.scan import Entries, Table
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, problem_of
 from flintlog.dialects.zmqraft.tables import WORDS
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from flintlog.core.backup.listing import BACKUP_FILE
+from flintlog.core.finding import Damage
 from flintlog.core.inside import inner_directory, member
 from flintlog.core.kept import KEPT_DIRECTORY, list_besides_kept
 from flintlog.core.live import suppress_gone
@@ -192,9 +193,7 @@ def read_strays(disk: Disk, path: str, names: Iterable[str]) -> Iterator[Stray]:
             token, _, version, _, first = lay.INDEX_HEADER.unpack(head)
             if token == lay.INDEX_TOKEN and version == lay.VERSION and first <= lay.NUMBER_MAX:
                 table = read_head(file, first, copy=True)[1]
-                yield Stray(
-                    name, first, None if isinstance(table, scan.Damage) else len(table.ends), file.size()
-                )
+                yield Stray(name, first, None if isinstance(table, Damage) else len(table.ends), file.size())
 
 
 def has_index_files(disk: Disk, path: str) -> bool:
@@ -275,19 +274,19 @@ def read_snapshot_head(file: File) -> SnapshotHead:
 
 def read_head(
     file: File, first: int, *, copy: bool, newest: bool = True
-) -> tuple[memoryview, scan.Table | scan.Damage]:
+) -> tuple[memoryview, scan.Table | Damage]:
     """The head of an index file; all of the file is read only when its head is not what it should be."""
     end = _head_end(file)
     view = file.view(copy=copy, end=end)
     table = scan.read_table(view[:end], first, newest=newest)
-    if isinstance(table, scan.Damage):
+    if isinstance(table, Damage):
         return read_whole(file, first, copy=copy, newest=newest)
     return view, table
 
 
 def read_whole(
     file: File, first: int, *, copy: bool, newest: bool = True
-) -> tuple[memoryview, scan.Table | scan.Damage]:
+) -> tuple[memoryview, scan.Table | Damage]:
     """All of an index file. What a store appends after the look at the size is left out, as if not yet there."""
     view = file.view(copy=copy)
     table = scan.read_table(view, first, newest=newest)
@@ -297,7 +296,7 @@ def read_whole(
     return view, table
 
 
-def lacks_entries(view: memoryview, table: scan.Table | scan.Damage) -> bool:
+def lacks_entries(view: memoryview, table: scan.Table | Damage) -> bool:
     """Does the file end before the last entry of its table?"""
     return (
         isinstance(table, scan.Table)

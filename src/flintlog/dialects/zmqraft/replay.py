@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.scan import SnapshotHead
 
 
@@ -114,7 +115,7 @@ def applied_beyond(applied: int, last: int) -> Finding | None:
     if applied <= last:
         return None
     message = f"index {applied} was applied and the log ends at {last}"
-    return Finding(Severity.CORRUPT, "applied-beyond", message, lay.APPLIED_STATE_FILE)
+    return CODES.finding("applied-beyond", message, lay.APPLIED_STATE_FILE)
 
 
 def missing_files(
@@ -131,20 +132,20 @@ def missing_files(
         had_it = any(lay.is_predecessor(old, name) for old in history)
         if name not in names and (had_it or lay.APPLIED_STATE_FILE in names):
             message = f"{name} is gone, and with it what it told"
-            found.append(Finding(Severity.CORRUPT, "state-missing", message, name))
+            found.append(CODES.finding("state-missing", message, name))
     if snapshot not in names and has_log:
         if any(lay.is_predecessor(old, snapshot) for old in history):
             severity, message = Severity.CORRUPT, "there is no snapshot, and there was one"
         else:
             severity, message = Severity.REPAIRABLE, "there is no snapshot; opening makes an empty one"
-        found.append(Finding(severity, "snapshot-missing", message, snapshot))
+        found.append(CODES.finding("snapshot-missing", message, snapshot, severity=severity))
     if covered and not has_log:
         put_aside = any(lay.is_predecessor(old, lay.LOG_DIRECTORY) for old in history)
         if put_aside or lay.RAFT_STATE_FILE not in names:
             severity, message = Severity.REPAIRABLE, "there is no log behind the snapshot; opening begins one"
         else:
             severity, message = Severity.CORRUPT, "there is no log behind the snapshot, and there was one"
-        found.append(Finding(severity, "log-missing", message, lay.LOG_DIRECTORY))
+        found.append(CODES.finding("log-missing", message, lay.LOG_DIRECTORY, severity=severity))
     return found
 
 
@@ -173,8 +174,7 @@ def _holes(files: Sequence[int], covered: int, count_of: Callable[[int], int]) -
 
 def misplaced(name: str, first: int) -> Finding:
     """An index file that the log needs, and that stands where none is looked for."""
-    return Finding(
-        Severity.CORRUPT,
+    return CODES.finding(
         "index-misplaced",
         f"the log goes on in this file, from index {first} on, and nobody looks for it here",
         name,
@@ -196,23 +196,21 @@ def _is_superseded(
 def _empty(first: int, following: int) -> Finding:
     # Directly behind the log it is the file of the next entry; further on the original opens no such log.
     severity = Severity.NOTE if first == following else Severity.REPAIRABLE
-    return Finding(
-        severity, "empty-file", "an empty index file behind the end of the log", lay.index_path(first)
-    )
+    message = "an empty index file behind the end of the log"
+    return CODES.finding("empty-file", message, lay.index_path(first), severity=severity)
 
 
 def _leftover(first: int) -> Finding:
     message = "left over from an unfinished removal; opening removes it"
-    return Finding(Severity.NOTE, "leftover", message, lay.index_path(first))
+    return CODES.finding("leftover", message, lay.index_path(first))
 
 
 def _heal(code: str, message: str, first: int) -> Finding:
-    return Finding(Severity.REPAIRABLE, code, message, lay.index_path(first))
+    return CODES.finding(code, message, lay.index_path(first))
 
 
 def _start(first: int, covered: int) -> Finding:
-    return Finding(
-        Severity.CORRUPT,
+    return CODES.finding(
         "log-start",
         f"the log begins at index {first} and the snapshot ends at {covered}",
         lay.index_path(first),
@@ -227,6 +225,4 @@ def _gap(first: int, expected: int) -> Finding:
         code, message = "log-gap", f"missing before this file: index {span(expected, first - 1)}"
     else:
         code, message = "log-overlap", f"in the file before, too: index {span(first, expected - 1)}"
-    return Finding(
-        Severity.CORRUPT, code, message, lay.index_path(first), 16, f"index {expected}", f"index {first}"
-    )
+    return CODES.finding(code, message, lay.index_path(first), 16, f"index {expected}", f"index {first}")

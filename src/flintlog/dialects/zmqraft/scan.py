@@ -13,29 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.core.finding import Damage
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.errors import DamageError
 
 Ints = NDArray[np.int64]
 SNAPSHOT_HEAD_MAX = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """The first thing that cannot be what was written."""
-
-    code: str
-    message: str
-    offset: int
-    expected: str
-    found: str
-    unsupported: bool = False
-
-    def finding(self, file: str) -> Finding:
-        """The same as verify tells it."""
-        severity = Severity.UNSUPPORTED if self.unsupported else Severity.CORRUPT
-        return Finding(severity, self.code, self.message, file, self.offset, self.expected, self.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +45,7 @@ def read_capacity(head: bytes | memoryview, first: int, *, newest: bool = False)
         return Damage("index-token", "not an index file", 0, lay.INDEX_TOKEN.hex(), token.hex())
     if version != lay.VERSION:
         message = f"index file version {version} is not known"
-        return Damage("index-version", message, 8, "1", str(version), unsupported=True)
+        return Damage("index-version", message, 8, "1", str(version))
     if newest and size % lay.SLOT_SIZE == 0 and 16 < size < 16 + lay.SLOT_SIZE * (capacity - 1):
         capacity = (size - 16) // lay.SLOT_SIZE
     if size != 16 + lay.SLOT_SIZE * capacity or not 0 < capacity <= lay.CAPACITY_FILE_MAX:
@@ -258,11 +241,6 @@ class SnapshotHead:
     term: int
     size: int
     data_start: int
-
-
-def snapshot_finding(error: DamageError, severity: Severity = Severity.CORRUPT) -> Finding:
-    """What is wrong with a snapshot, as verify tells it; a version that is not known is no damage."""
-    return damage_finding(error, Severity.UNSUPPORTED if error.code == "snapshot-version" else severity)
 
 
 def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHOT_FILE) -> SnapshotHead:

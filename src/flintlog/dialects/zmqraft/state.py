@@ -15,8 +15,9 @@ from typing import Any
 
 import msgpack
 
-from flintlog.core.finding import Finding, Severity, damage_finding
+from flintlog.core.finding import Finding
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.disk import File
 from flintlog.errors import DamageError
 
@@ -103,7 +104,7 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
             values.update({key: _whole(value) for key, value in record.items() if key in known})
         elif record is not None:
             findings.append(
-                Finding(Severity.NOTE, "state-array", "an array among the maps; it changes nothing", name, at)
+                CODES.finding("state-array", "an array among the maps; it changes nothing", name, at)
             )
         at = end
     return Loaded(values, at, tuple(findings))
@@ -124,7 +125,7 @@ def read_state(file: File, properties: Iterable[Property]) -> Loaded:
     try:
         return load_file(file, properties)
     except DamageError as error:
-        raise damage_finding(error).error(posixpath.dirname(file.path)) from None
+        raise CODES.of(error).error(posixpath.dirname(file.path)) from None
 
 
 def problem_of(record: Any, known: Mapping[str, Property]) -> str | None:
@@ -161,7 +162,7 @@ def _torn(raw: bytes, at: int, known: Mapping[str, Property], name: str, message
     if zeros > _ZEROS_MAX:
         text = "more zeros than one record leaves"
         raise _damage(name, at, "state-format", text, f"at most {_ZEROS_MAX}", f"{zeros} zeros")
-    return Finding(Severity.REPAIRABLE, "torn-state", f"torn tail: {message}", name, at)
+    return CODES.finding("torn-state", f"torn tail: {message}", name, at)
 
 
 def _beginnings(known: Mapping[str, Property]) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity, damage_finding, gravest
+from flintlog.core.finding import Damage, Finding, Severity, gravest
 from flintlog.core.live import suppress_gone
 from flintlog.core.position import check_reached
 from flintlog.core.workers import Workers
@@ -28,6 +28,7 @@ from flintlog.dialects.zmqraft.files import (
     read_strays,
     read_whole,
 )
+from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
     applied_beyond,
@@ -36,7 +37,7 @@ from flintlog.dialects.zmqraft.replay import (
     missing_files,
     without_begun,
 )
-from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead, Table
+from flintlog.dialects.zmqraft.scan import Entries, SnapshotHead, Table
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF, Loaded, load_file
 from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
@@ -91,7 +92,7 @@ class Survey:
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
         worst = gravest(self.findings)
-        if worst is not None and worst.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+        if worst is not None and worst.is_grave:
             raise worst.error(self.path)
 
     def refuse_missing(self, index: int) -> None:
@@ -312,15 +313,15 @@ def _read_index_files(found: Survey, read_all: bool, progress: Progress, reader:
 def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
     if read.closing:
         message = "the file was being closed early; opening finishes it"
-        found.findings.append(Finding(Severity.REPAIRABLE, "unfinished-close", message, file.name, 12))
+        found.findings.append(CODES.finding("unfinished-close", message, file.name, 12))
     if read.dirty:
         message = (
             "slots behind the first free one are used: a rollback or an append that did not fully arrive"
         )
-        found.findings.append(Finding(Severity.NOTE, "index-dirty", message, file.name, lay.TABLE_OFFSET))
+        found.findings.append(CODES.finding("index-dirty", message, file.name, lay.TABLE_OFFSET))
     if read.short is not None:
         message = f"index {read.short[0]}: the entry is shorter than a head; it has no term, and is all data"
-        found.findings.append(Finding(Severity.NOTE, "entry-short", message, file.name, read.short[1]))
+        found.findings.append(CODES.finding("entry-short", message, file.name, read.short[1]))
     if read.first is None:
         return
     # Terms never descend in the log of a Raft peer; the format itself allows it.
@@ -329,7 +330,7 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
     found.last_term = read.last_term
     if lower is not None:
         message = f"index {lower.index}: term {lower.term} follows a higher one"
-        found.findings.append(Finding(Severity.NOTE, "term-order", message, file.name, lower.offset))
+        found.findings.append(CODES.finding("term-order", message, file.name, lower.offset))
 
 
 def _read_snapshot(found: Survey) -> None:
@@ -340,7 +341,7 @@ def _read_snapshot(found: Survey) -> None:
     try:
         found.snapshot = read_snapshot_file(found.disk, found.path, name)
     except DamageError as error:
-        found.findings.append(scan.snapshot_finding(error))
+        found.findings.append(CODES.of(error))
 
 
 def substitute(found: Survey) -> str | None:
@@ -385,18 +386,11 @@ def _find_range(found: Survey) -> None:
         damage = found.reads[first].damage
         if damage is None or first in found.range.empty:
             continue
-        finding = damage.finding(found.reads[first].file.name)
+        finding = CODES.of(damage, found.reads[first].file.name)
         covered = found.range.superseded or (at + 1 < len(firsts) and firsts[at + 1] <= snapshot.index + 1)
         if covered and found.snapshot is not None:
-            finding = Finding(
-                Severity.REPAIRABLE,
-                finding.code,
-                f"{finding.message}; the snapshot covers the file",
-                finding.file,
-                finding.offset,
-                finding.expected,
-                finding.found,
-            )
+            message = f"{finding.message}; the snapshot covers the file"
+            finding = replace(finding, severity=Severity.REPAIRABLE, message=message)
         found.findings.append(finding)
 
 
@@ -427,7 +421,7 @@ def _read_state(found: Survey, name: str) -> None:
             loaded = load_file(file, PROPERTIES_OF[name])
     except DamageError as error:
         found.states[name] = None
-        found.findings.append(damage_finding(error))
+        found.findings.append(CODES.of(error))
         return
     found.states[name] = loaded
     found.findings += loaded.findings
@@ -438,7 +432,7 @@ def _compare_states(found: Survey) -> None:
     raft = found.states.get(lay.RAFT_STATE_FILE)
     if raft is not None and found.last_term is not None and raft.values["currentTerm"] < found.last_term:
         message = f"term {raft.values['currentTerm']} is below the log's last term {found.last_term}"
-        found.findings.append(Finding(Severity.NOTE, "term-behind", message, lay.RAFT_STATE_FILE))
+        found.findings.append(CODES.finding("term-behind", message, lay.RAFT_STATE_FILE))
     files = found.range.files
     if (found.reads or found.snapshot is not None) and (
         not files or found.reads[files[-1]].count is not None

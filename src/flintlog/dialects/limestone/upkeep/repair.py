@@ -66,7 +66,7 @@ def plan_repair(
     if assumed is not None:
         found = survey(disk, path, assumed=assumed)
     findings = tuple(found.findings)
-    if not any(item.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for item in findings):
+    if not any(item.is_grave for item in findings):
         findings = verify.verify(disk, path, no_progress).findings
     draft = Draft()
     _plan_manifest(found, draft, assumed)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.findings import CODES
 from flintlog.dialects.limestone.replay import Live, State, epoch_of
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
@@ -73,8 +74,7 @@ _Part = tuple[int, int, Iterable[tuple[str, int, int]]]
 
 def _everything(found: Survey, parts_of: Callable[[Survey], Iterable[_Part]]) -> Inventory:
     facts: dict[str, object] = {}
-    grave = (Severity.CORRUPT, Severity.UNSUPPORTED)
-    if not any(finding.severity in grave for finding in found.findings):
+    if not any(finding.is_grave for finding in found.findings):
         facts, missing = _state_facts(found, parts_of(found))
         found.findings += missing
     return _inventory(found, facts)
@@ -91,7 +91,7 @@ def _state_facts(found: Survey, parts: Iterable[_Part]) -> tuple[dict[str, objec
         for name, offset, number in blobs:
             if number not in there and len(missing) < _BLOBS_NAMED_MAX:
                 message = f"the entry names blob {number}, and {lay.blob_path(number)} is not there"
-                missing.append(Finding(Severity.CORRUPT, "blob-missing", message, name, offset))
+                missing.append(CODES.finding("blob-missing", message, name, offset))
     return {"keys": keys, "value_bytes": size}, missing
 
 
@@ -153,13 +153,13 @@ def _odd_files(found: Survey) -> Iterator[Finding]:
     listing = found.listing
     left = sorted({*listing.scratch, *listing.odd_epochs, *_leftovers(found)})
     for name in left:
-        yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
+        yield CODES.finding("leftover", "left over from an unfinished operation", name)
     for log in listing.logs:
         if log.channel is None:
             message = "no writer names a log so; it is read as one, as the original does"
-            yield Finding(Severity.NOTE, "odd-name", message, log.name)
+            yield CODES.finding("odd-name", message, log.name)
     for name in listing.foreign:
-        yield Finding(Severity.NOTE, "foreign", "no part of a limestone directory; not touched", name)
+        yield CODES.finding("foreign", "no part of a limestone directory; not touched", name)
 
 
 def _leftovers(found: Survey) -> Iterator[str]:

@@ -14,6 +14,7 @@ from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES, read_records
+from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.survey import Survey, live_survey, survey
@@ -77,9 +78,9 @@ def _first(found: Survey) -> Position | None:
 
 def _odd_files(found: Survey) -> Iterator[Finding]:
     for name in found.listing.scratch:
-        yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
+        yield CODES.finding("leftover", "left over from an unfinished operation", name)
     for name in found.listing.foreign:
-        yield Finding(Severity.NOTE, "foreign", "no part of an mpy6a directory; not touched", name)
+        yield CODES.finding("foreign", "no part of an mpy6a directory; not touched", name)
 
 
 # Files

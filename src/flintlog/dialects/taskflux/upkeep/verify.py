@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.files import bad_creates, finding_of
+from flintlog.dialects.taskflux.files import bad_creates
+from flintlog.dialects.taskflux.findings import CODES
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk, Progress
@@ -40,13 +41,13 @@ def verify(disk: Disk, data: str, progress: Progress, workers: Workers | None = 
 
 def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
     """Replay what the survey read; what stands in the way of it is a finding, what is odd is a note."""
-    if any(finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED) for finding in found.findings):
+    if any(finding.is_grave for finding in found.findings):
         return None, []  # the entries behind damage mean nothing without those before them
     try:
         state = found.replayed()
     except DamageError as error:
-        return None, [finding_of(error)]
-    notes = [Finding(Severity.NOTE, note.code, note.message, note.file, note.offset) for note in state.notes]
+        return None, [CODES.of(error)]
+    notes = [CODES.finding(note.code, note.message, note.file, note.offset) for note in state.notes]
     return state, notes
 
 
@@ -73,7 +74,7 @@ def _odd_files(found: Survey) -> list[Finding]:
         ("leftover", "left over in the scratch directory", found.listing.scratch),
         ("foreign", "no part of a taskflux directory; not touched", found.listing.foreign),
     )
-    return [Finding(Severity.NOTE, code, message, name) for code, message, names in odd for name in names]
+    return [CODES.finding(code, message, name) for code, message, names in odd for name in names]
 
 
 def _items(found: Survey) -> list[FileItem]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Damage, Finding
 from flintlog.core.kept import keep_cut
 from flintlog.core.position import span
 from flintlog.dialects.zmqraft import batch, scan
@@ -31,6 +31,7 @@ from flintlog.dialects.zmqraft.files import (
     read_snapshot_head,
     read_strays,
 )
+from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.replay import (
     LogRange,
@@ -40,7 +41,7 @@ from flintlog.dialects.zmqraft.replay import (
     missing_files,
     without_begun,
 )
-from flintlog.dialects.zmqraft.scan import Damage, Entries, SnapshotHead
+from flintlog.dialects.zmqraft.scan import Entries, SnapshotHead
 from flintlog.dialects.zmqraft.store.index_file import IndexFile
 from flintlog.dialects.zmqraft.store.request_index import RequestIndex
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile, stream
@@ -110,7 +111,7 @@ class FileLog:
             *([beyond] if beyond is not None else ()),
         ]
         for finding in findings:
-            if finding.severity in (Severity.CORRUPT, Severity.UNSUPPORTED):
+            if finding.is_grave:
                 raise finding.error(self._path)
         self.findings.extend(findings)
         if found.files:
@@ -176,7 +177,7 @@ class FileLog:
         try:
             return read_snapshot_file(self._disk, self._path, self._snapshot_name)
         except DamageError as error:
-            raise scan.snapshot_finding(error).error(self._path) from None
+            raise CODES.of(error).error(self._path) from None
 
     def _write_empty_snapshot(self) -> None:
         path = posixpath.join(self._path, self._snapshot_name)
@@ -222,7 +223,7 @@ class FileLog:
             head = file.pread(lay.TABLE_OFFSET, 0)
             capacity = scan.read_capacity(head, first, newest=first == self._firsts[-1])
             if isinstance(capacity, Damage):
-                raise capacity.finding(name).error(self._path)
+                raise CODES.of(capacity, name).error(self._path)
             at = lay.TABLE_OFFSET + lay.SLOT_SIZE * (capacity - 1)
             return capacity, int.from_bytes(file.pread(lay.SLOT_SIZE, at), "little")
 
@@ -231,7 +232,7 @@ class FileLog:
         with self._disk.open(posixpath.join(self._path, name)) as file:
             table = scan.read_table(file.view(copy=True), first)
         if isinstance(table, Damage):
-            raise table.finding(name).error(self._path)
+            raise CODES.of(table, name).error(self._path)
         return table
 
     def _open_file(self, first: int) -> IndexFile:
@@ -359,12 +360,12 @@ class FileLog:
         table = scan.read_table(view, base)
         damage: Damage | None
         if isinstance(table, Damage):
-            raise table.finding(name).error(self._path)
+            raise CODES.of(table, name).error(self._path)
         entries, damage = scan.read_entries(view, table)
         if damage is None and len(entries) < least:
             damage = scan.zero_slot(table)
         if damage is not None:
-            raise damage.finding(name).error(self._path)
+            raise CODES.of(damage, name).error(self._path)
         return view, entries
 
     # Writing

@@ -8,15 +8,16 @@ a scratch name and gets its own when it is whole.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
+from flintlog.core.finding import Damage
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.batch import Batch
-from flintlog.dialects.zmqraft.scan import Damage, Entries, Ints, Table
+from flintlog.dialects.zmqraft.findings import CODES
+from flintlog.dialects.zmqraft.scan import Entries, Ints, Table
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.disk import Disk, File, write_all
 from flintlog.errors import RefusedError, UsageError
@@ -69,7 +70,7 @@ class IndexFile:
             view = file.view(copy=True)
             table = scan.read_table(view, first)
             if isinstance(table, Damage):
-                raise table.finding(posixpath.basename(path)).error(posixpath.dirname(path))
+                raise CODES.of(table, posixpath.basename(path)).error(posixpath.dirname(path))
             slots = np.frombuffer(view, "<u4", table.capacity, lay.TABLE_OFFSET).astype(np.int64)
             if scan.is_closing(view, table.capacity):
                 _write_capacity(file, table.capacity, first)
@@ -112,8 +113,7 @@ class IndexFile:
         entries, damage = scan.read_entries(view, table, begin)
         if damage is not None:
             name = posixpath.basename(self._file.path)
-            moved = replace(damage, offset=damage.offset + self._data_start + start)
-            raise moved.finding(name).error(posixpath.dirname(self._file.path))
+            raise CODES.of(damage, name, self._data_start + start).error(posixpath.dirname(self._file.path))
         return view, entries
 
     # Writing

@@ -12,9 +12,10 @@ import posixpath
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.findings import TOKEN_CODES
 from flintlog.dialects.zmqraft.layout import Segment
 from flintlog.dialects.zmqraft.state import SECTOR_SIZE
 from flintlog.disk import Disk, FailStop
@@ -61,7 +62,7 @@ class TokenFile:
         if end < size:
             message = "torn tail: the last segment is not whole"
             name = posixpath.basename(self._path)
-            self.findings = (Finding(Severity.REPAIRABLE, "torn-segment", message, name, end),)
+            self.findings = (TOKEN_CODES.finding("torn-segment", message, name, end),)
             keep_cut(self._disk, posixpath.dirname(self._path), self._file, end)
             self._file.truncate(end)
         # What was read, and the name it was read under, must not vanish under what is built on it.

@@ -8,6 +8,7 @@ import msgpack
 
 from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.survey import IndexRead, Survey, survey
 from flintlog.disk import Disk
@@ -62,7 +63,7 @@ def _index_file(found: Survey, read: IndexRead, last: int) -> Part:
     table = read.table
     if table is None:  # damage below the snapshot, and nothing behind it is asked for
         assert read.damage is not None
-        raise read.damage.finding(read.file.name).error(found.path)
+        raise CODES.of(read.damage, read.file.name).error(found.path)
     count = min(max(last - table.first + 1, 0), len(table.ends))
     with found.disk.open(posixpath.join(found.path, read.file.name)) as file:
         head = bytearray(file.pread(table.data_start, 0))

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from flintlog.core.finding import Finding, Severity, gravest
+from flintlog.core.finding import Damage, Finding, Severity, gravest
 from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
@@ -25,7 +25,7 @@ from flintlog.core.position import span
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import Stray, read_snapshot_file
-from flintlog.dialects.zmqraft.scan import Damage, Table
+from flintlog.dialects.zmqraft.scan import Table
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, load
 from flintlog.dialects.zmqraft.store import RaftStore
 from flintlog.dialects.zmqraft.survey import HEALED_BY_OPENING, Survey, substitute, survey

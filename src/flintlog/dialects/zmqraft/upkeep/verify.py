@@ -6,11 +6,12 @@ import posixpath
 from collections.abc import Iterator
 from functools import partial
 
-from flintlog.core.finding import Finding, Severity
+from flintlog.core.finding import Finding
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
+from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.survey import PASSING, IndexRead, Survey, glance, steady_survey, survey
 from flintlog.disk import Disk, Progress
 
@@ -57,11 +58,11 @@ def _inventory(found: Survey) -> Inventory:
 
 def _odd_files(found: Survey) -> Iterator[Finding]:
     for name in found.listing.scratch:
-        yield Finding(Severity.NOTE, "leftover", "left over from an unfinished operation", name)
+        yield CODES.finding("leftover", "left over from an unfinished operation", name)
     needed = {stray.name for stray in found.misplaced}
     for name in found.listing.foreign:
         if name not in needed:
-            yield Finding(Severity.NOTE, "foreign", "no part of a zmqraft directory; not touched", name)
+            yield CODES.finding("foreign", "no part of a zmqraft directory; not touched", name)
 
 
 def _items(found: Survey) -> Iterator[FileItem]:
