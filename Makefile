@@ -58,10 +58,11 @@ bench: env ## measure against peers in the same run
 	@echo "benchmarks: benchmarks/, working files in .bench"
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## write docs/cli.md from the parsers, draw the byte maps of docs/formats
+docs: $(STAMP) ## write docs/cli.md from the parsers, draw the byte maps and the tables of findings
 	@$(BIN)/python -m flintlog.cli.reference > docs/cli.md
 	@echo "docs: docs/cli.md"
 	@$(BIN)/python -m tests.byte_maps
+	@$(BIN)/python -m scripts.pages.finding_tables
 
 clean: ## remove caches, demo and benchmark files; the environment stays
 	@rm -rf .demo .bench build dist spark-warehouse metastore_db derby.log

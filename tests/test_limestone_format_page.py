@@ -1,63 +1,15 @@
-"""docs/formats/limestone.md says of every finding what verify, reading and repair do, and of every record its size."""
+"""docs/formats/limestone.md says of every record its size."""
 
 from __future__ import annotations
 
-import ast
 import re
 
-import pytest
-from tests.limestone.directories import CASES
 from tests.page_blocks import ROOT
 
-from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog
-from flintlog.disk import Disk
-from flintlog.errors import FlintlogError
 
 PAGE = ROOT / "docs" / "formats" / "limestone.md"
-SOURCES = sorted((ROOT / "src" / "flintlog" / "dialects" / "limestone").rglob("*.py"))
-ROWS = dict(
-    re.findall(r"^\| `([a-z-]+)` \| (\w+ \| .*? \| \w+ \| [\w ]+) \|$", PAGE.read_text(), re.MULTILINE)
-)
-KINDS = "manifest|catalog|compacted|epoch|torn|not|entry|snippet|left|blob|odd"
-ONE_WORD = {"leftover", "foreign"}
-
-
-def codes_in_the_source() -> set[str]:
-    found = {
-        node.value
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    return {text for text in found if re.fullmatch(rf"(?:{KINDS})(?:-[a-z]+)+", text)} | ONE_WORD
-
-
-def test_every_code_has_a_row_and_a_directory_that_shows_it():
-    assert set(ROWS) == codes_in_the_source()
-    assert {code for code, _ in CASES} == set(ROWS)
-
-
-@pytest.mark.parametrize(("code", "make"), CASES)
-def test_the_row_says_what_verify_reading_and_repair_do(code, make, tmp_path):
-    make(tmp_path / "root")
-    severity, _, reading, repair = ROWS[code].split(" | ")
-    findings = Log(DIALECT, Disk(), str(tmp_path / "root")).verify().findings
-    assert {item.severity for item in findings if item.code == code} == {severity}
-    assert read(tmp_path / "root") == reading
-    plan = Log(DIALECT, Disk(), str(tmp_path / "root")).plan_repair()
-    actions = " and ".join(dict.fromkeys(step.action for step in plan.steps)) or "nothing"
-    assert ("refuses" if plan.refusal else actions) == repair
-
-
-def read(root) -> str:
-    try:
-        list(Log(DIALECT, Disk(), str(root)).state())
-    except FlintlogError:
-        return "refuses"
-    return "opens"
 
 
 def test_sizes_and_the_catalog_are_those_of_the_code():

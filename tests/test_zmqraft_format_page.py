@@ -1,11 +1,11 @@
-"""docs/formats/zmqraft.md says of every finding what verify, opening and repair really do."""
+"""docs/formats/zmqraft.md has the sizes of the code, and tells of damage that a snapshot covers."""
 
 from __future__ import annotations
 
 import pytest
-from tests.damaged_directories import numbered
-from tests.format_page import FormatPage, planned
-from tests.zmqraft.damaged import BY_CODE, FEW, golden, lay_out, poke, with_snapshot
+from tests.format_page import planned
+from tests.page_blocks import ROOT
+from tests.zmqraft.damaged import FEW, golden, lay_out, poke, with_snapshot
 
 from flintlog import RaftStore
 from flintlog.core.log import Log
@@ -13,29 +13,9 @@ from flintlog.dialects.zmqraft import layout
 from flintlog.dialects.zmqraft.dialect import DIALECT
 from flintlog.disk import Disk
 
-PAGE = FormatPage(
-    "zmqraft",
-    "index|entry|log|snapshot|state|torn|term|applied|empty|unfinished",
-    RaftStore,
-    frozenset({"token_file.py"}),  # its codes are not those of a directory
-    frozenset({"leftover", "foreign"}),
-)
-
+PAGE = ROOT / "docs" / "formats" / "zmqraft.md"
 
 LOST_SNAPSHOT = "the data of the snapshot; the state follows from the log and what takes its place"
-
-
-def test_every_code_has_a_row_and_a_directory_that_shows_it():
-    assert set(PAGE.rows) == PAGE.codes_in_the_source()
-    assert {code for code, _ in BY_CODE} == set(PAGE.rows)
-
-
-@pytest.mark.parametrize(
-    ("code", "make"), [pytest.param(code, make, id=name) for name, code, make in numbered(BY_CODE)]
-)
-def test_the_row_says_what_verify_opening_and_repair_do(code, make, tmp_path):
-    make(tmp_path / "root")
-    PAGE.check_row(code, tmp_path / "root", tmp_path / "copy")
 
 
 def findings_and_plan(root):
@@ -83,7 +63,7 @@ def test_a_damaged_snapshot_is_replaced_by_the_predecessor_that_fits(tmp_path):
 
 
 def test_tokens_and_sizes_are_those_of_the_code():
-    page = PAGE.path.read_text()
+    page = PAGE.read_text()
     for token in ("INDEX", "META", "ENTRIES", "SNAPSHOT", "DATA"):
         assert f"`{getattr(layout, f'{token}_TOKEN').decode()}`" in page
     assert (layout.TABLE_OFFSET, layout.ENTRY_HEADER_SIZE, layout.SNAPSHOT_SEGMENT_SIZES[0]) == (24, 20, 28)

@@ -23,9 +23,9 @@ record-order | corrupt or repairable | a record is due before its predecessor | 
 record-time | corrupt or repairable | the replay time is 0 or beyond the year 9999 | refuses | rewrite: without that record; cut, where nothing can be read behind it
 record-term | corrupt or repairable | the session's term is 0 | refuses | rewrite: without that record; cut, where nothing can be read behind it
 record-number | corrupt | a number has more than 64 bits | refuses | rewrite: without that record; cut, where nothing can be read behind it
-file-short | corrupt | a file is missing, or shorter than its descriptor says | refuses | rewrite: the descriptor; with a cut or a hole in the file, or it is forgotten | a lost file
+file-short | corrupt | a file is missing, or shorter than its descriptor says | refuses | rewrite: the descriptor, with a hole in the file; cut, with a descriptor that fits; forget, where the file is missing | a lost file
 file-undescribed | corrupt | a data file with sessions that nothing describes, deletes or announces | refuses | adopt: it is read from its beginning
-file-long | corrupt | a closed file is longer than its descriptor says | refuses | cut: what is no record; good records stay, with a rewrite where their times do not fit; two files that may have changed places are read from their beginning
+file-long | corrupt | a closed file is longer than its descriptor says | refuses | cut: what is no record; rewrite, where good records stay and their times do not fit; two files that may have changed places are read from their beginning
 file-order | corrupt | the first record of a file is due before the last one of the file before it | refuses | rewrite: as `record-order`
 replay-bound | repairable or corrupt | the first record is due before the bound in the descriptor | refuses | rewrite: the bound
 offset-boundary | corrupt | the read position is inside a record | refuses | rewrite: it goes back to where the record begins

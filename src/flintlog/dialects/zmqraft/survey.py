@@ -43,15 +43,11 @@ from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
 
 NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
-# What a crash can leave, by its code: what opening does about it, and whether that takes bytes away.
+# What a crash can leave, by its code: what repair does about it, and whether that takes bytes away.
 HEALED_BY_OPENING = {
-    "torn-state": ("cut", True),
-    "torn-file": ("remove", True),
-    "unfinished-close": ("rewrite", True),
-    "empty-file": ("remove", True),
-    "log-superseded": ("move aside", False),
-    "log-missing": ("begin", False),
-    "snapshot-missing": ("write", False),
+    code: (row.action, row.action in ("cut", "remove", "rewrite"))
+    for code, row in CODES.items()
+    if row.opens and Severity.REPAIRABLE in row.severities
 }
 
 
