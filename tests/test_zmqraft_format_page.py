@@ -45,7 +45,7 @@ def test_damage_below_the_snapshot_is_repairable_and_nothing_is_lost(offset, cod
 def test_a_damaged_snapshot_before_a_whole_log_is_replaced_by_an_empty_one(tmp_path):
     golden(FEW, poke("snap", 0, b"none"))(tmp_path / "root")
     found, plan = findings_and_plan(tmp_path / "root")
-    assert (found, planned(plan)) == ([("snapshot-token", "corrupt")], "replace")
+    assert (found, planned(plan)) == ([("snapshot-marker", "corrupt")], "replace")
     assert plan.lost == (LOST_SNAPSHOT,)
 
 
@@ -56,7 +56,7 @@ def test_a_damaged_snapshot_is_replaced_by_the_predecessor_that_fits(tmp_path):
         store.snapshot(7, b"seven", prune=False)
     poke("snap", 0, b"none")(tmp_path)
     found, plan = findings_and_plan(tmp_path)
-    assert (found, planned(plan), plan.lost) == ([("snapshot-token", "corrupt")], "replace", (LOST_SNAPSHOT,))
+    assert (found, planned(plan), plan.lost) == ([("snapshot-marker", "corrupt")], "replace", (LOST_SNAPSHOT,))
     plan.apply()
     with RaftStore(tmp_path) as store:
         assert (store.snapshot_index, b"".join(store.read_snapshot()), store.last_index) == (6, b"six", 11)

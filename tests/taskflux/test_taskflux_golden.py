@@ -85,7 +85,7 @@ EXPECTED = {
         "tail. The original takes the zeros for a term and refuses to start.",
     ),
     "damaged-metadata-future-version": Row(
-        "unsupported", (("unsupported-version", "tflux.metadata", 4),), refused="unsupported"
+        "unsupported", (("metadata-version", "tflux.metadata", 4),), refused="unsupported"
     ),
     "damaged-metadata-long": Row(),
     "damaged-metadata-marker": corrupt("metadata-marker", 0, "tflux.metadata"),
@@ -93,7 +93,7 @@ EXPECTED = {
     "damaged-metadata-term-zero": corrupt("metadata-term", 8, "tflux.metadata"),
     "damaged-metadata-version-zero": Row(),
     "damaged-missing-middle-segment": corrupt(
-        "segment-gap",
+        "log-gap",
         None,
         "log/0000000000000000004.log",
         why="Acknowledged records are missing before a good segment: a person decides. The original deletes "

@@ -126,7 +126,7 @@ def test_a_closed_segment_cut_at_any_byte_is_damage(layout):
         if size < 8:
             refused(kernel, "segment-marker", 0)
         elif size in ends:
-            refused(kernel, "segment-gap", None, f"log/{segment_name(3)}")
+            refused(kernel, "log-gap", None, f"log/{segment_name(3)}")
         else:
             refused(kernel, "record-cut", max(end for end in ends if end <= size))
     opens_with(machine(layout, (0, whole[:-4]), following), 5, [])

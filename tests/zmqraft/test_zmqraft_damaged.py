@@ -82,7 +82,7 @@ TABLE = {
     "d23_snap_long": snap("snapshot-size", 104),
     "d24_snap_header_cut": snap("snapshot-short", 20),
     "d25_snap_empty": snap("snapshot-short", 0),
-    "d26_snap_magic": snap("snapshot-token", 0),
+    "d26_snap_magic": snap("snapshot-marker", 0),
     "d27_snap_missing_pruned": index("log-start", 16, None, index_path(16)),
     "d28_snap_missing_full_log": Told("repairable", "snapshot-missing", "snap", None, FIVE, 5),
     "d29_snap_covers_log": clean(13, 12),

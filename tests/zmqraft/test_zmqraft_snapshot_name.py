@@ -74,7 +74,7 @@ def test_the_verbs_write_under_that_name(peer):
 
 def test_a_damaged_one_is_known_by_its_predecessor_and_replaced(peer):
     poke(NAME, 0, b"none")(peer)
-    assert verified(peer)[1] == [("snapshot-token", NAME)]
+    assert verified(peer)[1] == [("snapshot-marker", NAME)]
     Log(ZMQRAFT, DISK, str(peer)).plan_repair().apply()
     assert verified(peer)[0] == "clean"
     with RaftStore(peer, snapshot_name=NAME) as store:

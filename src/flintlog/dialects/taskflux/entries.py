@@ -168,7 +168,7 @@ def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
         raise finding.error(data)
     if split.last is not None and segment.last != split.last and split.context != _BELOW:
         raise CODES.finding(
-            "segment-gap",
+            "log-gap",
             f"missing behind this segment: LSN {span(segment.last + 1, split.last)}",
             split.file,
             segment.end,

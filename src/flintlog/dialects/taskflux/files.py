@@ -186,7 +186,7 @@ def read_metadata(raw: bytes, layout: Layout) -> Metadata:
     if version > layout.metadata_version:
         raise DamageError(
             f"metadata version {version} is not known",
-            code="unsupported-version",
+            code="metadata-version",
             file=lay.METADATA_FILE,
             offset=4,
         )

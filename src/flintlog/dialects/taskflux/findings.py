@@ -18,8 +18,8 @@ segment-header | repairable | the file marker is wrong, and all records behind i
 segment-marker | corrupt | the file marker is wrong, and no good records stand behind it | refuses | move aside: it and all later segments; when it is the first one, an empty one takes its place
 segment-version | unsupported | a version above that of the edition | refuses | refused
 segment-lsn | corrupt | a record would have an LSN above 2^63 - 2: the segment's name is wrong | refuses | cut; a segment that begins above it is moved aside
-segment-gap | corrupt | LSNs are missing between two segments | refuses | move aside: all segments behind the gap | a lost file
-segment-overlap | corrupt | LSNs stand in two segments | refuses | move aside: the later segment and all behind it
+log-gap | corrupt | LSNs are missing between two segments | refuses | move aside: all segments behind the gap | a lost file
+log-overlap | corrupt | LSNs stand in two segments | refuses | move aside: the later segment and all behind it
 log-emptied | corrupt | designed edition: there is metadata, and not one segment, or a single one that is empty. A store has a segment before it has metadata | refuses | rewrite: as an empty segment | a lost file
 log-start | corrupt | the log begins behind the snapshot, or behind LSN 0 without one | refuses | move aside: the log, when there is a snapshot; refused without one | a lost file
 record-marker | corrupt | no record begins where one should | refuses | cut
@@ -67,7 +67,7 @@ metadata-marker | corrupt | not a metadata file | refuses | rewrite
 metadata-term | corrupt | a term below 1 | refuses | rewrite
 metadata-vote | corrupt | a vote below -1 | refuses | rewrite
 metadata-checksum | corrupt | the checksum does not fit | refuses | rewrite
-unsupported-version | unsupported | a version above that of the edition | refuses | refused
+metadata-version | unsupported | a version above that of the edition | refuses | refused
 leftover | note | a segment that a snapshot covers and that was to be removed; a file in a scratch directory | opens: removes it | nothing
 foreign | note | no part of a taskflux directory | opens | nothing
 """)

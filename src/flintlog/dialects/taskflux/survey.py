@@ -282,9 +282,9 @@ def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> No
         return
     if following.first > expected:
         missing = span(expected, following.first - 1)
-        code, message = "segment-gap", f"missing before this segment: LSN {missing}"
+        code, message = "log-gap", f"missing before this segment: LSN {missing}"
     else:
-        code, message = "segment-overlap", f"in two segments: LSN {span(following.first, expected - 1)}"
+        code, message = "log-overlap", f"in two segments: LSN {span(following.first, expected - 1)}"
     result.findings.append(
         CODES.finding(
             code,

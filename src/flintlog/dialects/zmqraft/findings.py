@@ -34,14 +34,13 @@ entry-term | corrupt | a term above 2^53 - 1 | refuses | rewrite: the slots befo
 log-start | corrupt | the log begins behind the end of the snapshot | refuses | refused, unless a predecessor of the snapshot fits | a lost file
 log-gap | corrupt | indexes are missing between two files | refuses | move aside: all files behind the gap | a lost file
 log-overlap | corrupt | indexes stand in two files | refuses | move aside: the later file and all behind it
-term-order | note | an entry has a lower term than the one before it | opens | nothing
+term-falls | note | an entry has a lower term than the one before it | opens | nothing
 
 # Snapshot
-snapshot-short | corrupt | the file ends inside its header | refuses | refused
-snapshot-token | corrupt | the file does not begin with `SNAP` and its size | refuses | refused
+snapshot-short | corrupt | the file ends inside its header, or before `DATA` | refuses | refused
+snapshot-marker | corrupt | the file does not begin with `SNAP` and its size | refuses | refused
 snapshot-version | unsupported | a version above 1 | refuses | refused
 snapshot-number | corrupt | an index, term or size above 2^53 - 1 | refuses | refused
-snapshot-marker | corrupt | the file ends before `DATA` | refuses | refused
 snapshot-size | corrupt | more or less data than the header says | refuses | refused
 
 # State files and others

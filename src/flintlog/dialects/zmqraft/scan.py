@@ -260,7 +260,7 @@ def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHO
         )
     token, size, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(head)
     if token != lay.SNAPSHOT_TOKEN or size not in lay.SNAPSHOT_SEGMENT_SIZES:
-        raise wrong("snapshot-token", "not a snapshot file", 0, lay.SNAPSHOT_TOKEN.hex(), bytes(token).hex())
+        raise wrong("snapshot-marker", "not a snapshot file", 0, lay.SNAPSHOT_TOKEN.hex(), bytes(token).hex())
     if version != lay.VERSION:
         raise wrong("snapshot-version", f"snapshot version {version} is not known", 8, "1", str(version))
     if max(index, term, data_size) > lay.NUMBER_MAX:
@@ -269,7 +269,7 @@ def read_snapshot_head(head: memoryview, file_size: int, name: str = lay.SNAPSHO
         )
     marker = lay.find_segment(head, lay.DATA_TOKEN, need)
     if marker is None:
-        raise wrong("snapshot-marker", "the file ends before its data begins", len(head), "DATA", "nothing")
+        raise wrong("snapshot-short", "the file ends before its data begins", len(head), "DATA", "nothing")
     if file_size - marker.offset != data_size:
         raise wrong(
             "snapshot-size",

@@ -326,7 +326,7 @@ def _note_glance(found: Survey, file: IndexName, read: Glance) -> None:
     found.last_term = read.last_term
     if lower is not None:
         message = f"index {lower.index}: term {lower.term} follows a higher one"
-        found.findings.append(CODES.finding("term-order", message, file.name, lower.offset))
+        found.findings.append(CODES.finding("term-falls", message, file.name, lower.offset))
 
 
 def _read_snapshot(found: Survey) -> None:

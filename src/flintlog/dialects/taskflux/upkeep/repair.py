@@ -132,7 +132,7 @@ def _plan_damage(found: Survey, at: int, first: Finding, draft: Draft) -> None:
         begun = _begin_log(found, first, draft)
         _aside([segment for segment in found.segments if segment.first != begun], first, draft)
         _lose(found.base.index + 1, found.segments, draft)
-    elif first.code in ("segment-gap", "segment-overlap"):
+    elif first.code in ("log-gap", "log-overlap"):
         _aside(found.segments[at:], first, draft)
         _lose(found.segments[at - 1].last + 1, found.segments[at:], draft)
     else:

@@ -14,7 +14,7 @@ from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError
 
-_PASSING = {"torn-tail", "torn-header", "metadata-missing", "segment-gap", "segment-overlap", "log-start"}
+_PASSING = {"torn-tail", "torn-header", "metadata-missing", "log-gap", "log-overlap", "log-start"}
 
 
 def inspect(disk: Disk, data: str) -> Inventory:
