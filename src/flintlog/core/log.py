@@ -279,7 +279,7 @@ class Log:
 
     def plan_undo(self, name: str | None = None, *, force: bool = False) -> Plan:
         """Take the newest repair back, or the one of that name; `force` also when something was written since."""
-        from flintlog.core.undo import plan_undo
+        from flintlog.core.journal import plan_undo
 
         lock, mode = self._dialect.lock(self.root)
         return plan_undo(self.disk, self.root, self.dialect, name, force=force, lock=lock, lock_mode=mode)
@@ -331,10 +331,10 @@ class Log:
         """A plan that cannot be applied."""
         from flintlog.core.plan import Plan
 
-        def apply() -> str:
+        def act(disk: Disk) -> str:
             raise RefusedError(why, file=self.path)
 
-        return Plan(verb, self.dialect, self.root, (), apply, refusal=why, disk=self.disk)
+        return Plan(verb, self.dialect, self.root, (), act, refusal=why, disk=self.disk)
 
     # How a dialect is asked
 

@@ -16,11 +16,12 @@ from flintlog.disk.failstop import FailStop
 from flintlog.disk.interrupts import DEFERRED, interruptible
 from flintlog.disk.kernel import Access, Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
-from flintlog.disk.reversible import ReversibleKernel
+from flintlog.disk.transaction import FINISHED, NOTHING_CHANGED, WHOLE, TransactionKernel, transaction
 
 __all__ = [
     "COPY_BYTES_MAX",
     "DEFERRED",
+    "FINISHED",
     "FLAGS",
     "Access",
     "Buffer",
@@ -31,12 +32,15 @@ __all__ = [
     "KernelInFront",
     "LocalKernel",
     "Mode",
+    "NOTHING_CHANGED",
     "Progress",
-    "ReversibleKernel",
     "Stat",
+    "TransactionKernel",
+    "WHOLE",
     "assembled",
     "interruptible",
     "no_progress",
     "take_lock",
+    "transaction",
     "write_all",
 ]

@@ -178,7 +178,7 @@ def plan_restore(
     picture = log.picture(to)
     sizes = {item.name: item.size for item in checked.backup.files}
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with new_place(disk, target) as building:
             files = posixpath.join(building, checked.backup.inside)
             fill(view, picture, files, to=disk, progress=progress)
@@ -210,7 +210,7 @@ def plan_restore(
         "last": position_json(picture.last),
         "written_bytes": sum(part.length for part in picture.parts),
     }
-    return Plan("restore", checked.backup.dialect, path, steps, apply, facts=facts, of_backup=True, disk=disk)
+    return Plan("restore", checked.backup.dialect, path, steps, act, facts=facts, of_backup=True, disk=disk)
 
 
 def _reason(checked: Checked, name: str, size: int, sizes: dict[str, int]) -> str:

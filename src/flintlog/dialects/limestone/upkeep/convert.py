@@ -57,13 +57,13 @@ def plan_convert(
         Step("publish", target, "after both states were read and found equal"),
     ]
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with new_place(disk, target) as building:
             _write(disk, found, new, building, compacted, numbers, instance)
             _prove(found, survey(disk, building))
         return f"{target} holds the same state in edition {edition}"
 
-    return Plan("migrate", "limestone", path, tuple(steps), apply, written_bytes=found.size, disk=disk)
+    return Plan("migrate", "limestone", path, tuple(steps), act, written_bytes=found.size, disk=disk)
 
 
 def _blobs(found: Survey) -> set[int]:

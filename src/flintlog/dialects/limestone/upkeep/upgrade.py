@@ -39,7 +39,7 @@ def plan_upgrade(disk: Disk, path: str) -> Plan:
         reason = "gets the name of a rotated log: from now on snippets have end markers"
         steps += [Step("rename", log.name, reason) for log in found.listing.logs if log.active and log.size]
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with Datastore(path, snapshot=False, disk=disk):
             return f"version {old} became version {new}"
 
@@ -49,7 +49,7 @@ def plan_upgrade(disk: Disk, path: str) -> Plan:
         "limestone",
         path,
         tuple(steps),
-        apply,
+        act,
         findings=tuple(found.findings),
         facts=facts,
         disk=disk,

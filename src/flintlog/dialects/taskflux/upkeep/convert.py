@@ -91,7 +91,7 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         steps.append(Step("write", lay.SNAPSHOT_FILE, f"state at LSN {found.base.index}, edition {edition}"))
     steps.append(Step("publish", target, "after both states were read and found equal"))
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with new_place(disk, target) as building:
             _write(disk, found, new, posixpath.join(building, "data"))
             _prove(found, survey(disk, posixpath.join(building, "data"), layout=new, read_all=True))
@@ -102,7 +102,7 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         "taskflux",
         data,
         tuple(steps),
-        apply,
+        act,
         written_bytes=sum(segment.file.size for segment in found.segments),
         disk=disk,
     )
