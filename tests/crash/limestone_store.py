@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from flintlog.core.journal import tree
 from flintlog.core.log import Log
-from flintlog.core.undo import tree
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file

@@ -27,8 +27,7 @@ from flintlog.disk import Disk, Mode, Stat, take_lock
 from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
 RECORD_FILE = "flintlog-repair.json"
-UNDO_SCRATCH = "undo.new"
-JOURNAL_SCRATCH = "repair.new"
+_SCRATCH = "undo.new"
 _RECORD_BYTES_MAX = 256 << 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
@@ -123,11 +122,10 @@ def kept_files(disk: Disk, folder: str) -> list[str]:
 class Journal:
     """What one repair keeps, in `kept/<name>/`. It is the policy of the transaction that the repair runs in."""
 
-    def __init__(self, disk: Disk, root: str, name: str, scratch: str) -> None:
+    def __init__(self, disk: Disk, root: str, name: str) -> None:
         self.root = root
         self.directory = posixpath.join(root, KEPT_DIRECTORY, name)
         self._disk = disk
-        self._scratch = scratch
         self._before: dict[str, bool] = {}  # the files that were there, and whether each is kept by now
 
     @property
@@ -192,7 +190,7 @@ class Journal:
     def _set_aside(self, name: str, chunks: Iterable[bytes], like: Stat | None = None) -> None:
         target = posixpath.join(self.directory, name)
         self._disk.make_directory(posixpath.dirname(target))
-        self._disk.publish(target, chunks, scratch=posixpath.join(self._scratch, JOURNAL_SCRATCH), like=like)
+        self._disk.publish(target, chunks, scratch=posixpath.join(self.directory, _SCRATCH), like=like)
 
 
 def _unused(disk: Disk, directory: str) -> str:
@@ -221,7 +219,7 @@ def give_back(disk: Disk, root: str, folder: str, before: list[str]) -> None:
 
 def put_back(disk: Disk, original: str, target: str, folder: str) -> None:
     """Make an original the file again, by a link and a rename."""
-    scratch = posixpath.join(folder, UNDO_SCRATCH)
+    scratch = posixpath.join(folder, _SCRATCH)
     if disk.stat(scratch) is not None:
         disk.unlink(scratch)
     if not disk.is_directory(posixpath.dirname(target)):
@@ -281,7 +279,7 @@ def continue_repair(disk: Disk, folder: str, before: str) -> None:
 
 def _write(disk: Disk, folder: str, record: Record) -> None:
     target = posixpath.join(folder, RECORD_FILE)
-    disk.publish(target, [record.encode()], scratch=posixpath.join(folder, UNDO_SCRATCH))
+    disk.publish(target, [record.encode()], scratch=posixpath.join(folder, _SCRATCH))
 
 
 Rounds = list[tuple[str, Record]]

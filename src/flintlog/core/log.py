@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -299,12 +300,12 @@ class Log:
         options = {"given": given} if self._dialect.takes_state else {}
         make = self._room("upkeep.snapshot").plan_snapshot
         plan: Plan = make(self.disk, self.root, number, workers=workers, **options)
-        return plan
+        return replace(plan, by_workers=workers is not None)
 
     def plan_compact(self, workers: Workers | None = None) -> Plan:
         """Drop what the newest snapshot, or the one written for it, makes superfluous."""
         plan: Plan = self._room("upkeep.compact").plan_compact(self.disk, self.root, workers)
-        return plan
+        return replace(plan, by_workers=workers is not None)
 
     def plan_migrate(self, edition: str | None = None, target: str | None = None) -> Plan:
         """Write the log anew in another edition at `target`, an empty place; the states are proved equal first.

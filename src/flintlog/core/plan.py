@@ -34,8 +34,8 @@ class Plan:
 
     `lost` names, in words, the acknowledged data that applying the plan gives up; `refusal` says why there is no
     plan. `act` does all steps through the disk that it is given, and returns one line that says what was done. It
-    writes `written_bytes` at most, where that is known. `of_backup`: a backup is what it reads. `by_workers`: workers
-    write, through disks of their own.
+    writes `written_bytes` at most, where that is known. `of_backup`: a backup is what it reads. `publishes` and
+    `by_workers` are those of the transaction.
     """
 
     verb: str
@@ -49,6 +49,7 @@ class Plan:
     facts: dict[str, Any] = field(default_factory=dict)
     written_bytes: int | None = None
     of_backup: bool = False
+    publishes: bool = False
     by_workers: bool = False
     disk: Disk = field(kw_only=True)
 
@@ -77,7 +78,7 @@ class Plan:
         self.check()
         if self.empty:
             return "nothing to do"
-        with transaction(self.disk, by_workers=self.by_workers) as disk:
+        with transaction(self.disk, publishes=self.publishes, by_workers=self.by_workers) as disk:
             return self.act(disk)
 
     def json(self) -> dict[str, Any]:

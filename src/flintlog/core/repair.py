@@ -10,14 +10,17 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.journal import JOURNAL_SCRATCH, Journal
+from flintlog.core.journal import Journal
 from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Plan, Step
 from flintlog.disk import Disk, File, Mode, take_lock, transaction
+from flintlog.errors import LockedError
 
+REPAIR_SCRATCH = "repair.new"
 UNSUPPORTED = "a version that this release does not know is not damage; nothing is repaired"
 
 
@@ -35,7 +38,7 @@ class Files:
 
     def replace(self, name: str, chunks: Iterable[bytes]) -> None:
         """Put new content in the place of a file."""
-        scratch = posixpath.join(self.scratch, JOURNAL_SCRATCH)
+        scratch = posixpath.join(self.scratch, REPAIR_SCRATCH)
         self.disk.publish(posixpath.join(self.root, name), chunks, scratch=scratch)
 
     def remove(self, name: str) -> None:
@@ -100,7 +103,7 @@ class Draft:
         refused = self.refusal is not None
 
         def act(work: Disk) -> str:
-            journal = Journal(disk, root, kept_name(clock(), findings), posixpath.join(root, scratch))
+            journal = Journal(disk, root, kept_name(clock(), findings))
             with transaction(work, originals=journal) as work:
                 check_kept(disk, root)
                 made = None if disk.stat(lock[0]) is not None else posixpath.relpath(lock[0], root)
@@ -112,7 +115,11 @@ class Draft:
                         action(files)
                 if then is not None:
                     then(work)
-                journal.finish()
+                with (
+                    suppress(LockedError),
+                    take_lock(work, *lock, root),
+                ):  # unless a store has opened it meanwhile
+                    journal.finish()
             where = f"; the original files are in {journal.directory}" if journal.has_kept else ""
             return f"repaired{where}"
 

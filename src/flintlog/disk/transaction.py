@@ -66,9 +66,7 @@ def transaction(
         yield disk
         return
     patience = _Patience()
-    kernel = TransactionKernel(
-        disk.kernel, publishes=publishes, originals=originals, on_final=patience.begin
-    )
+    kernel = TransactionKernel(disk.kernel, publishes=publishes, originals=originals, on_final=patience.begin)
     kernel.final = by_workers
     with patience:
         try:
@@ -104,7 +102,7 @@ class TransactionKernel(KernelInFront):
         self._paths: dict[int, str] = {}  # of files that are open
         self._ends: dict[int, int] = {}  # of those that were there and are open for writing: where they ended
         self._locked: set[int] = set()
-        self._kept_locks: dict[str, int] = {}
+        self._kept_locks: dict[int, str] = {}
 
     @property
     def touched(self) -> bool:
@@ -141,7 +139,7 @@ class TransactionKernel(KernelInFront):
     def release(self) -> None:
         """Let go of the locks that were kept for the way back."""
         while self._kept_locks:
-            _, handle = self._kept_locks.popitem()
+            handle, _ = self._kept_locks.popitem()
             self._kernel.close(handle)
 
     def _remove(self, path: str) -> None:
@@ -190,12 +188,12 @@ class TransactionKernel(KernelInFront):
         self._ends.pop(handle, None)
         if handle in self._locked:
             self._locked.discard(handle)
-            self._kept_locks[path] = handle
+            self._kept_locks[handle] = path
         else:
             self._kernel.close(handle)
 
     def lock(self, handle: int) -> bool:
-        if self._paths[handle] in self._kept_locks:
+        if self._paths[handle] in self._kept_locks.values():
             return True
         if not self._kernel.lock(handle):
             return False
@@ -228,18 +226,20 @@ class TransactionKernel(KernelInFront):
             self._kernel.mkdir(path)
 
     def rename(self, source: str, target: str) -> None:
-        ours = source in self._ours
         replaces = self._stat(target) is not None and target not in self._ours
-        kept = [] if self._originals is None else [each for path in (source, target) for each in self._originals.keep(path)]
-        if replaces and self._originals is not None:
-            self._opposites += kept
-            self._kernel.rename(source, target)
-        elif replaces or (self._publishes and ours):
+        kept = all([self._keep(source), self._keep(target)])
+        if not kept and (replaces or (self._publishes and source in self._ours)):
             self._be_final()
+        if replaces or self.final:
             self._kernel.rename(source, target)
         else:
             self._do(lambda: self._rename_back(source, target), self._kernel.rename, source, target)
         self._ours.discard(target)
+        for paths in (
+            self._paths,
+            self._kept_locks,
+        ):  # the name of a file that was replaced means another one now
+            paths.update({handle: "" for handle, path in paths.items() if path == target})
         for handle, path in [*self._paths.items()]:
             if _is_inside(path, source):
                 self._paths[handle] = target + path[len(source) :]

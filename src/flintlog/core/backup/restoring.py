@@ -210,7 +210,17 @@ def plan_restore(
         "last": position_json(picture.last),
         "written_bytes": sum(part.length for part in picture.parts),
     }
-    return Plan("restore", checked.backup.dialect, path, steps, act, facts=facts, of_backup=True, disk=disk)
+    return Plan(
+        "restore",
+        checked.backup.dialect,
+        path,
+        steps,
+        act,
+        facts=facts,
+        of_backup=True,
+        publishes=True,
+        disk=disk,
+    )
 
 
 def _reason(checked: Checked, name: str, size: int, sizes: dict[str, int]) -> str:

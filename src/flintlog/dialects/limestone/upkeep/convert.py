@@ -63,7 +63,9 @@ def plan_convert(
             _prove(found, survey(disk, building))
         return f"{target} holds the same state in edition {edition}"
 
-    return Plan("migrate", "limestone", path, tuple(steps), act, written_bytes=found.size, disk=disk)
+    return Plan(
+        "migrate", "limestone", path, tuple(steps), act, written_bytes=found.size, publishes=True, disk=disk
+    )
 
 
 def _blobs(found: Survey) -> set[int]:

@@ -104,6 +104,7 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         tuple(steps),
         act,
         written_bytes=sum(segment.file.size for segment in found.segments),
+        publishes=True,
         disk=disk,
     )
 

@@ -288,9 +288,7 @@ def _sound_part(view: memoryview, first: int, finding: Finding) -> Table | None:
 
 
 def _rewrite(name: str, head: bytes, behind: int, reason: str, draft: Draft) -> None:
-    draft.rewrite(
-        "rewrite", name, reason, lambda source: chain([head], source.chunks(behind, source.size()))
-    )
+    draft.rewrite("rewrite", name, reason, lambda source: chain([head], source.chunks(behind, source.size())))
 
 
 def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
