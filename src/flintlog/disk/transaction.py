@@ -22,7 +22,7 @@ import posixpath
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from flintlog.disk.disk import FLAGS, Disk
@@ -140,7 +140,8 @@ class TransactionKernel(KernelInFront):
         """Let go of the locks that were kept for the way back."""
         while self._kept_locks:
             handle, _ = self._kept_locks.popitem()
-            self._kernel.close(handle)
+            with suppress(OSError):  # what was written through it is synced; the system lets the lock go
+                self._kernel.close(handle)
 
     def _remove(self, path: str) -> None:
         found = self._disk.stat(path)
