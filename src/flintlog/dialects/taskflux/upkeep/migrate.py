@@ -73,7 +73,7 @@ def _reencoded(segment: Segment, old: Layout, new: Layout) -> Iterator[bytes | b
     yield lay.END_MARKER
 
 
-def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
+def plan_migrate(disk: Disk, data: str, edition: str, target: str) -> Plan:
     """Write `data` in `edition` to `target`, an empty or a new root."""
     new = lay.layout_of(edition)
     found = survey(disk, data, read_all=True)
