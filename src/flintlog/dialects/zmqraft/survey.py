@@ -42,15 +42,15 @@ from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
 
 NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
-# What a crash can leave, by its code: what opening does about it, and whether that takes bytes away.
+# What a crash can leave, by its code: what opening does about it.
 HEALED_BY_OPENING = {
-    "torn-state": ("cut", True),
-    "torn-file": ("remove", True),
-    "unfinished-close": ("rewrite", True),
-    "empty-file": ("remove", True),
-    "log-superseded": ("move aside", False),
-    "log-missing": ("begin", False),
-    "snapshot-missing": ("write", False),
+    "torn-state": "cut",
+    "torn-file": "remove",
+    "unfinished-close": "rewrite",
+    "empty-file": "remove",
+    "log-superseded": "move aside",
+    "log-missing": "begin",
+    "snapshot-missing": "write",
 }
 
 

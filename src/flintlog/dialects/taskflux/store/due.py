@@ -21,7 +21,9 @@ class DueSnapshots:
         self._engine = engine
         self._make = make
         self._in_background = in_background
-        self._lock = threads.StoreLock(engine.failstop)  # a thread is started, or the store is closed before it
+        self._lock = threads.StoreLock(
+            engine.failstop
+        )  # a thread is started, or the store is closed before it
         self._thread: Any = None
         self._segments_refused = 0  # how many there were when a snapshot was refused
 
