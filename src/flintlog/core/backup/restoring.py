@@ -185,7 +185,9 @@ def plan_restore(
             if checked.backup.inside:  # the place itself is synced before it gets its name
                 disk.sync_directory(files)
             written = checked.log(disk, building)
-            last = prove(written).last or written.picture().last  # a log may hold a position and nothing to list
+            last = (
+                prove(written).last or written.picture().last
+            )  # a log may hold a position and nothing to list
             if last != picture.last:
                 raise DamageError(
                     "what was written is not what was planned",
