@@ -14,7 +14,7 @@ from tests.limestone.directories import Directory, session
 
 from flintlog import RaftStore, SessionStore
 from flintlog.cli.main import main
-from flintlog.core.undo import tree
+from flintlog.core.journal import tree
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Manifest
 from flintlog.dialects.zmqraft.layout import Entry

@@ -131,7 +131,7 @@ def test_annotated_bytes_in_json_are_one_object_per_field():
 def make_plan(done, **changes):
     steps = (Step("cut", "log/8.log", "the last record is torn"),)
 
-    def apply():
+    def apply(disk):
         done.append(1)
         return "cut log/8.log at byte 40"
 

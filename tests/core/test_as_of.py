@@ -49,7 +49,7 @@ def moved(position, by):
 def asked(log, position):
     """What every door to the state says of a position."""
     yield log.state(position).to_table
-    yield lambda: log.state_frame(Threads(2), position)
+    yield lambda: log.state(position, workers=Threads(2))
     yield lambda: list(
         directory_batches(ReadOptions((log.path,), (log.dialect,), "state", as_of=position), log)
     )

@@ -11,8 +11,8 @@ from tests.crash.taken_back import FillingKernel
 from flintlog import QueueStore
 from flintlog.core.backup import plan_restore, take_backup
 from flintlog.core.dialect import GivenState, detect
+from flintlog.core.journal import tree
 from flintlog.core.log import Log, open_log
-from flintlog.core.undo import tree
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, FlintlogError, RefusedError

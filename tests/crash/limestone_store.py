@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from flintlog.core.journal import tree
 from flintlog.core.log import Log
-from flintlog.core.undo import tree
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Channel, Datastore, epoch_file
-from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade
+from flintlog.dialects.limestone.upkeep.migrate import plan_migrate
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 
@@ -411,7 +411,7 @@ def switches_by_itself(disk: Disk, history: History[Item]) -> None:
 
 def upgrades(disk: Disk, history: History[Item]) -> None:
     """The same by the verb."""
-    plan_upgrade(disk, ROOT).apply()
+    plan_migrate(disk, ROOT).apply()
 
 
 def _of(edition: str, *runs: Callable[..., None], atomic_bytes: int = 1) -> list[Scenario[Item]]:

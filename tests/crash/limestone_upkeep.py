@@ -12,7 +12,7 @@ from flintlog.core.workers import Threads
 from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.upkeep.compact import plan_compact
-from flintlog.dialects.limestone.upkeep.convert import plan_convert
+from flintlog.dialects.limestone.upkeep.migrate import plan_migrate
 from flintlog.dialects.limestone.upkeep.repair import plan_repair
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
@@ -69,7 +69,7 @@ def repair(disk: Disk, history: History[Any]) -> None:
 
 def convert(disk: Disk, history: History[Any]) -> None:
     history.issue("convert")
-    plan_convert(disk, ROOT, "shipped", TARGET, lambda: INSTANCE).apply()
+    plan_migrate(disk, ROOT, "shipped", TARGET, lambda: INSTANCE).apply()
     history.acknowledge("convert")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from tests.crash import limestone_upkeep, mpy6a_upkeep, taskflux_upkeep, zmqraft_upkeep
 
 from flintlog.core.dialect import Dialect, dialect
+from flintlog.core.journal import KEPT_DIRECTORY, read_record, tree
 from flintlog.core.log import Log
-from flintlog.core.undo import KEPT_DIRECTORY, read_record, tree
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 

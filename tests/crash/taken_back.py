@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from tests.crash import limestone_upkeep, mpy6a_sessions, taskflux_upkeep, zmqraft_upkeep
 
-from flintlog.cli.deed import NOTHING_CHANGED, Deed
 from flintlog.core.log import Log
 from flintlog.dialects.mpy6a.dialect import DIALECT as MPY6A_DIALECT
-from flintlog.disk import Disk, Kernel, KernelInFront, ReversibleKernel
+from flintlog.disk import NOTHING_CHANGED, Disk, Kernel, KernelInFront, TransactionKernel, transaction
 from flintlog.errors import DiskError
 from flintlog.testing import History, MemoryKernel, Oracle, Scenario, Suite
 
@@ -44,17 +43,17 @@ class TakenBack:
     prepare: Verb
 
     def __call__(self, disk: Disk, history: History[Any]) -> None:
-        deed = Deed(Disk(FillingKernel(disk.kernel, self._room() - 1)))
-        with pytest.raises(DiskError, match=NOTHING_CHANGED), deed():
-            self.verb(deed.disk, history)
+        full = Disk(FillingKernel(disk.kernel, self._room() - 1))
+        with pytest.raises(DiskError, match=NOTHING_CHANGED), transaction(full) as work:
+            self.verb(work, history)
 
     def _room(self) -> int:
-        """How many writes there are before the deed is final, found on a disk of its own."""
+        """How many writes there are before the work is final, found on a disk of its own."""
         disk = Disk(MemoryKernel())
         self.prepare(disk, History())
         kernel = FillingKernel(disk.kernel)
         writes: list[int] = []
-        self.verb(Disk(ReversibleKernel(kernel, on_final=lambda: writes.append(kernel.writes))), History())
+        self.verb(Disk(TransactionKernel(kernel, on_final=lambda: writes.append(kernel.writes))), History())
         return writes[0]
 
 

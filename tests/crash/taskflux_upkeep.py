@@ -10,7 +10,7 @@ from flintlog.core.log import Log
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
 from flintlog.dialects.taskflux.survey import survey
-from flintlog.dialects.taskflux.upkeep.convert import plan_convert
+from flintlog.dialects.taskflux.upkeep.migrate import plan_migrate
 from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 from flintlog.dialects.taskflux.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
@@ -79,7 +79,7 @@ def repair(disk: Disk, history: History[str]) -> None:
 
 def convert(disk: Disk, history: History[str]) -> None:
     history.issue("convert")
-    plan_convert(disk, DATA, "shipped", TARGET).apply()
+    plan_migrate(disk, DATA, "shipped", TARGET).apply()
     history.acknowledge("convert")
 
 

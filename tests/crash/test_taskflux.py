@@ -9,9 +9,9 @@ import pytest
 from tests.crash import promises, taskflux_queues, taskflux_replica, taskflux_upkeep
 
 from flintlog import QueueStore
-from flintlog.core import keeper
+from flintlog.core import journal
 from flintlog.dialects.taskflux.store import engine, replica, segments
-from flintlog.dialects.taskflux.upkeep import convert
+from flintlog.dialects.taskflux.upkeep import migrate
 from flintlog.disk import disk
 from flintlog.testing import kill_rounds
 
@@ -43,7 +43,7 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 @pytest.mark.long
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, keeper, engine, replica, segments, convert)
+    modules = (disk, journal, engine, replica, segments, migrate)
     heads = ["core/new_place.py:"]  # see test_backups.py
     promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
 

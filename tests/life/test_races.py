@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from tests.independent.witnesses import WITNESSED
@@ -130,4 +131,14 @@ def test_no_pair_of_calls_loses_invents_or_hangs(subject, record_property):
 def test_no_triple_of_calls_loses_invents_or_hangs(subject, record_property):
     report = explore_races(subject, threads=(3,), seeds=[7])
     record_property("races", [report.races, report.acknowledged])
+    assert not report.violations, "\n".join(report.violations)
+
+
+def test_a_replica_closes_while_another_thread_starts_its_snapshot():
+    [replica] = [subject for subject in WITNESSED if subject.name == "replica"]
+    commits = replace(
+        replica, operations={"append": replica.operations["append"], "commit": replica.operations["commit"]}
+    )
+    report = explore_races(commits, threads=(2, 3), seeds=range(60))
+    assert report.races > 500
     assert not report.violations, "\n".join(report.violations)

@@ -14,7 +14,7 @@ from flintlog.dialects.limestone.dialect import DIALECT
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.spread import Looking, Spread
 from flintlog.dialects.limestone.store import Datastore
-from flintlog.dialects.limestone.upkeep.convert import plan_convert
+from flintlog.dialects.limestone.upkeep.migrate import plan_migrate
 from flintlog.dialects.limestone.upkeep.repair import plan_repair
 from flintlog.disk import Disk
 
@@ -231,7 +231,7 @@ def test_by_workers_it_is_too(tmp_path):
 
 def test_a_converted_directory_has_it_too(tmp_path):
     shipped(tmp_path / "old", 7).log(session(2, "a"), session(4, "b"))
-    plan_convert(Disk(), str(tmp_path / "old"), "designed", str(tmp_path / "new")).apply()
+    plan_migrate(Disk(), str(tmp_path / "old"), "designed", str(tmp_path / "new")).apply()
     assert catalog_of(tmp_path / "new").max_epoch == 4
     with Datastore(tmp_path / "new") as store:
         assert (store.durable_epoch, len(store.snapshot)) == (7, 2)

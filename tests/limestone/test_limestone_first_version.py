@@ -16,8 +16,8 @@ from flintlog.dialects.limestone.spread import Looking, Spread
 from flintlog.dialects.limestone.store import Datastore, back_up, restore
 from flintlog.dialects.limestone.survey import survey
 from flintlog.dialects.limestone.upkeep.compact import plan_compact
+from flintlog.dialects.limestone.upkeep.migrate import plan_migrate
 from flintlog.dialects.limestone.upkeep.repair import plan_repair
-from flintlog.dialects.limestone.upkeep.upgrade import plan_upgrade
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
@@ -98,12 +98,12 @@ def test_compacting_it_by_the_command_line_is_one_of_the_design(tmp_path):
 
 def test_migrate_goes_from_1_to_2_and_no_further(tmp_path):
     first_version(tmp_path)
-    plan = plan_upgrade(Disk(), str(tmp_path))
+    plan = plan_migrate(Disk(), str(tmp_path))
     assert lay.COMPACTED_FILE in [step.file for step in plan.steps]
     plan.apply()
     assert (edition(tmp_path), values(tmp_path)) == (("designed", 2), EXPECTED)
     with pytest.raises(RefusedError, match="the newest of the designed edition"):
-        plan_upgrade(Disk(), str(tmp_path))
+        plan_migrate(Disk(), str(tmp_path))
 
 
 def test_a_chain_of_backups_crosses_the_upgrade(tmp_path):

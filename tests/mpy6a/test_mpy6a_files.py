@@ -219,7 +219,7 @@ def test_files_that_sessions_were_handed_out_of_are_left_alone():
     sessions = store.due(T0 + 38)
     handed = {session.place.name for session in sessions if session.place is not None}
     before = len(names_of(store))
-    store._file_bytes = 1000
+    store._chains.file_bytes = 1000
     assert store.compact() == 0
     assert handed <= set(names_of(store))
     assert len(names_of(store)) < before  # those behind them became one
@@ -551,9 +551,9 @@ def test_a_name_is_never_given_out_twice_whatever_is_read_and_merged(strict):
                             session.delete()
                 case 4:
                     store = reopened(store, file_bytes=60, strict=strict)
-                    store._file_bytes = 500
+                    store._chains.file_bytes = 500
                     store.compact()
-                    store._file_bytes = 60
+                    store._chains.file_bytes = 60
             for name, file in store._engine.machine.files.items():
                 kept = ever.setdefault(name, (file.id, file.replay))
                 assert kept == (file.id, file.replay), (seed, name)

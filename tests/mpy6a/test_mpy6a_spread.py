@@ -66,7 +66,7 @@ def rows(disk, path=ROOT, as_of=None):
 
 
 def frame(disk, path=ROOT, as_of=None):
-    return Log(DIALECT, disk, path).state_frame(Threads(2), as_of).to_pylist()
+    return Log(DIALECT, disk, path).state(as_of, workers=Threads(2)).to_pylist()
 
 
 @pytest.fixture(params=[(1, 1), (70, 120), (1 << 20, 1 << 20)])

@@ -265,7 +265,7 @@ def test_time_comes_from_the_clock_or_from_what_was_told():
     store.put(SHORT, b"a")
     assert store.due() == []
     now[0] += 30
-    assert waiting(store, store._clock()) == [b"a"]
+    assert waiting(store, store._times.now()) == [b"a"]
     store = opened()
     store.tick(T0)
     store.put(SHORT, b"a")

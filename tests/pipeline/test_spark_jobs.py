@@ -89,7 +89,7 @@ def test_state_is_that_of_the_engine_at_the_end_and_before(together, directories
             as_of = (*higher, max(last - 1, 0))
         if workers is None:
             return [row for batch in Log(dialect, Disk(), path).state(as_of) for row in batch.to_pylist()]
-        return Log(dialect, Disk(), path).state_frame(workers, as_of).to_pylist()
+        return Log(dialect, Disk(), path).state(as_of, workers=workers).to_pylist()
 
     for before in (False, True):
         found = compare(together, directories, functools.partial(work, before=before))

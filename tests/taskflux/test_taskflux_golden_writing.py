@@ -291,10 +291,10 @@ def test_term_and_vote_are_written_as_recorded(case, tmp_path):
 
 
 def test_a_converted_golden_directory_converts_back_to_its_own_bytes(tmp_path):
-    from flintlog.dialects.taskflux.upkeep.convert import plan_convert
+    from flintlog.dialects.taskflux.upkeep.migrate import plan_migrate
     from flintlog.disk import Disk
 
     path = materialise("single-segment", tmp_path)
-    plan_convert(Disk(), str(path), "designed", str(tmp_path / "designed")).apply()
-    plan_convert(Disk(), str(tmp_path / "designed" / "data"), "shipped", str(tmp_path / "back")).apply()
+    plan_migrate(Disk(), str(path), "designed", str(tmp_path / "designed")).apply()
+    plan_migrate(Disk(), str(tmp_path / "designed" / "data"), "shipped", str(tmp_path / "back")).apply()
     assert snapshot_of(tmp_path / "back" / "data") == golden("single-segment")

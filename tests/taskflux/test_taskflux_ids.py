@@ -93,7 +93,7 @@ def test_a_record_with_id_0_is_acknowledged_and_the_directory_opens(tmp_path, ke
 
 
 def frame(path: str) -> list[dict]:
-    return Log(DIALECT, Disk(), path).state_frame(Threads(2)).to_pylist()
+    return Log(DIALECT, Disk(), path).state(workers=Threads(2)).to_pylist()
 
 
 @pytest.mark.parametrize("id_", [-1, 0, 5, HALF + 5, ID_MAX + 1])

@@ -9,8 +9,8 @@ from tests.golden_cases import cases, materialise, snapshot_of
 from tests.taskflux.test_taskflux_golden import EXPECTED
 
 from flintlog import QueueStore, ReplicaLog
+from flintlog.core.journal import RECORD_FILE
 from flintlog.core.log import Log
-from flintlog.core.undo import RECORD_FILE
 from flintlog.dialects.taskflux.dialect import DIALECT
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.disk import Disk

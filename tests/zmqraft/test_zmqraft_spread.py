@@ -39,7 +39,7 @@ def rows(disk, path, as_of=None):
 
 
 def frame(disk, path, as_of=None):
-    return Log(DIALECT, disk, path).state_frame(Threads(2), as_of).to_pylist()
+    return Log(DIALECT, disk, path).state(as_of, workers=Threads(2)).to_pylist()
 
 
 def content(disk, path=ROOT):

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from flintlog.cli.deed import Deed
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.terminal import human_size
 from flintlog.cli.verb import Verb, count, position
 from flintlog.core.position import position_json, position_text
-from flintlog.disk import Disk
+from flintlog.disk import Disk, transaction
 from flintlog.errors import EXIT_OK, FlintlogError, RefusedError, UsageError
 
 _LIST_COLUMNS = (
@@ -58,11 +57,8 @@ def _backup(arguments: argparse.Namespace, output: Output) -> int:
 def _take(disk: Disk, path: str, place: str, arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.core.backup import take_backup
 
-    deed = Deed(disk, publishes=True)
-    with progress("backup", arguments.progress) as step, deed():
-        taken = take_backup(
-            deed.disk, path, place, full=arguments.full, dry_run=arguments.dry_run, progress=step
-        )
+    with progress("backup", arguments.progress) as step, transaction(disk, publishes=True) as work:
+        taken = take_backup(work, path, place, full=arguments.full, dry_run=arguments.dry_run, progress=step)
     backup = taken.backup
     value = {
         "backup": taken.name,
@@ -199,9 +195,8 @@ def _restore(arguments: argparse.Namespace, output: Output) -> int:
     else:
         name = _name(disk, place, arguments.backup)
     with progress("restore", arguments.progress) as step:
-        deed = Deed(disk, publishes=True)
-        plan = plan_restore(deed.disk, posixpath.join(place, name), target, to=arguments.to, progress=step)
-        output.plan(deed.of(plan), apply=not arguments.dry_run)
+        plan = plan_restore(disk, posixpath.join(place, name), target, to=arguments.to, progress=step)
+        output.plan(plan, apply=not arguments.dry_run)
     return EXIT_OK
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from flintlog.cli.deed import Deed
 from flintlog.cli.engine import engine, engine_options
 from flintlog.cli.output import Output
 from flintlog.cli.progress import progress, progress_option, watched
 from flintlog.cli.terminal import cell, human_size, visible
 from flintlog.cli.verb import Verb
-from flintlog.disk import Disk
+from flintlog.disk import Disk, transaction
 from flintlog.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -56,19 +55,21 @@ def loss_option(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.pipeline.jobs import export
 
-    with engine(arguments) as spark, progress("export", arguments.progress) as tick:
-        deed = Deed(watched(Disk(), tick), publishes=True)
-        with deed():
-            report = export(
-                spark,
-                arguments.directory,
-                arguments.target,
-                view=arguments.view,
-                format=arguments.format,
-                on_loss=arguments.on_loss,
-                dry_run=arguments.dry_run,
-                disk=deed.disk,
-            )
+    with (
+        engine(arguments) as spark,
+        progress("export", arguments.progress) as tick,
+        transaction(watched(Disk(), tick), publishes=True) as disk,
+    ):
+        report = export(
+            spark,
+            arguments.directory,
+            arguments.target,
+            view=arguments.view,
+            format=arguments.format,
+            on_loss=arguments.on_loss,
+            dry_run=arguments.dry_run,
+            disk=disk,
+        )
     output.summary(report.json(), _words(report, dry_run=arguments.dry_run))
     return EXIT_OK
 

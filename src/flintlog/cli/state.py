@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         if who is None:
             batches: Iterable[pa.RecordBatch] = log.state(arguments.as_of)
         else:
-            batches = log.state_frame(who, arguments.as_of).toArrow().to_batches()
+            batches = log.state(arguments.as_of, workers=who).toArrow().to_batches()
         with progress("state", output_form(arguments.progress)) as tick:
             output.rows(columns, row_chunks(_told(batches, tick)))
     return 0

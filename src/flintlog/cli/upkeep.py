@@ -1,4 +1,4 @@
-"""`repair`, `snapshot`, `compact` and `migrate`: a plan first, then, when asked, the deed."""
+"""`repair`, `snapshot`, `compact` and `migrate`: a plan first, and then, when asked, its steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from flintlog.cli.deed import Deed
 from flintlog.cli.engine import engine_options, workers
 from flintlog.cli.output import Output
 from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option, watched
@@ -14,7 +13,6 @@ from flintlog.cli.verb import Verb, named_log, position
 from flintlog.core.dialect import GivenState
 from flintlog.core.log import Log
 from flintlog.core.plan import Plan
-from flintlog.core.workers import Workers
 from flintlog.disk import Disk
 from flintlog.errors import EXIT_OK, DiskError, RefusedError, UsageError
 
@@ -22,11 +20,9 @@ _STANDARD_INPUT = "-"
 _CHUNK_BYTES = 8 << 20
 
 
-def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: Deed | None = None) -> None:
+def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool) -> None:
     """Show the plan and, when it is to be applied and is not empty, apply it. What is in a backup stays as it is."""
     tick.expected = UNKNOWN if plan.written_bytes is None else plan.written_bytes
-    if deed is not None:
-        plan = deed.of(plan)
     if apply and plan.refusal is None:
         plan.check()  # before it is shown
     output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)
@@ -34,9 +30,10 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool, deed: De
         plan.check()
 
 
-def _deed(log: Log, tick: Meter, who: Workers | None) -> Deed:
-    """A deed whose disk tells how much was written, unless workers do it."""
-    return Deed(watched(log.disk, tick)) if who is None else Deed(log.disk, by_workers=True)
+def _watched_log(arguments: argparse.Namespace, tick: Meter) -> Log:
+    """The log directory that was named; the meter shows how much is written to it."""
+    log = named_log(arguments)
+    return log.at(watched(log.disk, tick))
 
 
 def _repair_options(parser: argparse.ArgumentParser) -> None:
@@ -69,9 +66,8 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
         return _undo(arguments, output)
     if arguments.force:
         raise UsageError("--force is for --undo", advice="A repair never needs it")
-    log = named_log(arguments)
     with progress("repair", arguments.progress) as tick:
-        log = log.at(watched(log.disk, tick))
+        log = _watched_log(arguments, tick)
         plan = log.plan_repair()
         if not arguments.apply or plan.empty:
             _carry_out(plan, output, tick, apply=arguments.apply)
@@ -83,11 +79,9 @@ def _repair(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _undo(arguments: argparse.Namespace, output: Output) -> int:
-    log = named_log(arguments)
     with progress("undo", arguments.progress) as tick:
-        deed = Deed(watched(log.disk, tick))
-        plan = log.at(deed.disk).plan_undo(arguments.undo or None, force=arguments.force)
-        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
+        plan = _watched_log(arguments, tick).plan_undo(arguments.undo or None, force=arguments.force)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run)
     return EXIT_OK
 
 
@@ -152,18 +146,18 @@ def _snapshot(arguments: argparse.Namespace, output: Output) -> int:
     log = named_log(arguments)
     given = None if arguments.data is None else _given_state(arguments.data)
     with workers(arguments) as who, progress("snapshot", arguments.progress) as tick:
-        deed = _deed(log, tick, who)
-        plan = log.at(deed.disk).plan_snapshot(arguments.as_of, given, who)
-        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
+        log = log if who is not None else log.at(watched(log.disk, tick))
+        plan = log.plan_snapshot(arguments.as_of, given, who)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run)
     return EXIT_OK
 
 
 def _compact(arguments: argparse.Namespace, output: Output) -> int:
     log = named_log(arguments)
     with workers(arguments) as who, progress("compact", arguments.progress) as tick:
-        deed = _deed(log, tick, who)
-        plan = log.at(deed.disk).plan_compact(who)
-        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
+        log = log if who is not None else log.at(watched(log.disk, tick))
+        plan = log.plan_compact(who)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run)
     return EXIT_OK
 
 
@@ -184,12 +178,10 @@ def _migrate(arguments: argparse.Namespace, output: Output) -> int:
             "another edition is written to another place",
             advice="Name both --edition and --to; without them the directory is upgraded in its place",
         )
-    log = named_log(arguments)
     with progress("migrate", arguments.progress) as tick:
-        deed = Deed(watched(log.disk, tick), publishes=arguments.edition is not None)
         target = None if arguments.to is None else Disk.resolve(arguments.to)
-        plan = log.at(deed.disk).plan_migrate(arguments.edition, target)
-        _carry_out(plan, output, tick, apply=not arguments.dry_run, deed=deed)
+        plan = _watched_log(arguments, tick).plan_migrate(arguments.edition, target)
+        _carry_out(plan, output, tick, apply=not arguments.dry_run)
     return EXIT_OK
 
 

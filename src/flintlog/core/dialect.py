@@ -119,7 +119,7 @@ class Dialect(ABC):
     | `follow` | `follower` |
     | `upkeep/verify` | `inspect`, `verify` |
     | `upkeep/repair`, `snapshot`, `compact` | `plan_repair`, `plan_snapshot`, `plan_compact` |
-    | `upkeep/convert`, `upgrade` | `plan_convert`, `plan_upgrade`, where there is another edition, a newer version |
+    | `upkeep/migrate` | `plan_migrate`, where there is another edition or a newer version |
     | `upkeep/picture` | `picture`, `is_member` |
 
     `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed.
@@ -133,9 +133,9 @@ class Dialect(ABC):
     takes_state = False
     """Does the application give the state of a snapshot? Otherwise it follows from the entries."""
     has_editions = False
-    """Are there other bytes for the same log? Then `upkeep/convert` writes them."""
+    """Are there other bytes for the same log? Then `upkeep/migrate` writes them."""
     has_versions = False
-    """Does a directory have a version of its format? Then `upkeep/upgrade` writes the newest."""
+    """Does a directory have a version of its format? Then `upkeep/migrate` writes the newest."""
 
     def room(self, name: str) -> Any:
         """A module of this dialect."""

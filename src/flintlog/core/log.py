@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from flintlog.core.dialect import (
     ByteField,
@@ -239,16 +240,22 @@ class Log:
         )
         return fields
 
-    def state(self, as_of: Where | None = None) -> Rows:
-        """The live state in the order of the JSON contract, now or at a position."""
-        number = self._parsed(as_of)
-        read = self._room("entries").state
-        return Rows(self.state_schema, lambda: read(self.disk, self.root, number))
+    @overload
+    def state(self, as_of: Where | None = None) -> Rows: ...
 
-    def state_frame(self, workers: Workers, as_of: Where | None = None) -> Any:
-        """The same as a table of the workers' own kind, which they make in parts."""
+    @overload
+    def state(self, as_of: Where | None = None, *, workers: Workers) -> Any: ...
+
+    def state(self, as_of: Where | None = None, *, workers: Workers | None = None) -> Any:
+        """The live state in the order of the JSON contract, now or at a position.
+
+        Pass `workers` to have them make it in parts: it is then a table of their own kind.
+        """
         number = self._parsed(as_of)
-        return self._room("entries").state_frame(workers, self.disk, self.root, number)
+        room = self._room("entries")
+        if workers is not None:
+            return room.state_frame(workers, self.disk, self.root, number)
+        return Rows(self.state_schema, lambda: room.state(self.disk, self.root, number))
 
     def follower(self) -> Follower:
         """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
@@ -279,7 +286,7 @@ class Log:
 
     def plan_undo(self, name: str | None = None, *, force: bool = False) -> Plan:
         """Take the newest repair back, or the one of that name; `force` also when something was written since."""
-        from flintlog.core.undo import plan_undo
+        from flintlog.core.journal import plan_undo
 
         lock, mode = self._dialect.lock(self.root)
         return plan_undo(self.disk, self.root, self.dialect, name, force=force, lock=lock, lock_mode=mode)
@@ -299,42 +306,39 @@ class Log:
         options = {"given": given} if self._dialect.takes_state else {}
         make = self._room("upkeep.snapshot").plan_snapshot
         plan: Plan = make(self.disk, self.root, number, workers=workers, **options)
-        return plan
+        return replace(plan, by_workers=workers is not None)
 
     def plan_compact(self, workers: Workers | None = None) -> Plan:
         """Drop what the newest snapshot, or the one written for it, makes superfluous."""
         plan: Plan = self._room("upkeep.compact").plan_compact(self.disk, self.root, workers)
-        return plan
+        return replace(plan, by_workers=workers is not None)
 
     def plan_migrate(self, edition: str | None = None, target: str | None = None) -> Plan:
         """Write the log anew in another edition at `target`, an empty place; the states are proved equal first.
 
         Without an edition: bring the directory, in its place, to the version that is written now.
         """
-        if edition is None:
-            if not self._dialect.has_versions:
-                raise RefusedError(
-                    f"{self.dialect} has no versions of its format, so there is nothing to upgrade",
-                    file=self.path,
-                    advice="Name --edition and --to to write the directory in another edition"
-                    if self._dialect.has_editions
-                    else "Every release of Flintlog reads and writes the same bytes",
-                )
-            upgrade: Plan = self._room("upkeep.upgrade").plan_upgrade(self.disk, self.root)
-            return upgrade
-        if not self._dialect.has_editions:
+        if edition is None and not self._dialect.has_versions:
+            raise RefusedError(
+                f"{self.dialect} has no versions of its format, so there is nothing to upgrade",
+                file=self.path,
+                advice="Name --edition and --to to write the directory in another edition"
+                if self._dialect.has_editions
+                else "Every release of Flintlog reads and writes the same bytes",
+            )
+        if edition is not None and not self._dialect.has_editions:
             return self._refused("migrate", f"{self.dialect} has one edition only")
-        convert: Plan = self._room("upkeep.convert").plan_convert(self.disk, self.root, edition, target)
-        return convert
+        plan: Plan = self._room("upkeep.migrate").plan_migrate(self.disk, self.root, edition, target)
+        return plan
 
     def _refused(self, verb: str, why: str) -> Plan:
         """A plan that cannot be applied."""
         from flintlog.core.plan import Plan
 
-        def apply() -> str:
+        def act(disk: Disk) -> str:
             raise RefusedError(why, file=self.path)
 
-        return Plan(verb, self.dialect, self.root, (), apply, refusal=why, disk=self.disk)
+        return Plan(verb, self.dialect, self.root, (), act, refusal=why, disk=self.disk)
 
     # How a dialect is asked
 

@@ -1,7 +1,7 @@
 """What an upkeep verb would do, before anything is written.
 
-A plan is made by reading only, printed, and then applied by the dialect that made it. Each step is one
-sentence for the operator and a function that carries it out.
+A plan is made by reading only, printed, and then applied in one transaction (`disk/transaction.py`). Each step is one
+sentence for the operator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flintlog.core.finding import Finding, exit_status
-from flintlog.disk import Disk
+from flintlog.disk import Disk, transaction
 from flintlog.errors import EXIT_UNKNOWN, RefusedError, UnsupportedError
 
 
@@ -33,21 +33,24 @@ class Plan:
     """The steps of one verb on one directory.
 
     `lost` names, in words, the acknowledged data that applying the plan gives up; `refusal` says why there is no
-    plan. `act` does all steps through `disk`, or leaves what was there, and returns one line that says what was done.
-    It writes `written_bytes` at most, where that is known. `of_backup`: a backup is what it reads.
+    plan. `act` does all steps through the disk that it is given, and returns one line that says what was done. It
+    writes `written_bytes` at most, where that is known. `of_backup`: a backup is what it reads. `publishes` and
+    `by_workers` are those of the transaction.
     """
 
     verb: str
     dialect: str
     path: str
     steps: tuple[Step, ...]
-    act: Callable[[], str]
+    act: Callable[[Disk], str]
     lost: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     refusal: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     written_bytes: int | None = None
     of_backup: bool = False
+    publishes: bool = False
+    by_workers: bool = False
     disk: Disk = field(kw_only=True)
 
     @property
@@ -75,7 +78,8 @@ class Plan:
         self.check()
         if self.empty:
             return "nothing to do"
-        return self.act()
+        with transaction(self.disk, publishes=self.publishes, by_workers=self.by_workers) as disk:
+            return self.act(disk)
 
     def json(self) -> dict[str, Any]:
         return {

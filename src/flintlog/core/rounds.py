@@ -11,10 +11,10 @@ import posixpath
 from dataclasses import dataclass
 
 from flintlog.core.inventory import Inventory
+from flintlog.core.journal import continue_repair
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.log import Log
 from flintlog.core.plan import Plan
-from flintlog.core.undo import continue_repair
 from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import FlintlogError, RefusedError
 

@@ -16,6 +16,7 @@ from flintlog.core.inventory import Inventory
 from flintlog.core.live import settled
 from flintlog.core.log import Log
 from flintlog.core.plan import Plan
+from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 _LOOKS_MAX = 5
@@ -53,7 +54,7 @@ def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
     return replace(plan, findings=_lowered(plan.findings)) if _heals(plan) else plan
 
 
-def _act_if_unchanged(plan: Plan, make: Callable[[], Plan]) -> str:
+def _act_if_unchanged(plan: Plan, make: Callable[[], Plan], disk: Disk) -> str:
     """Do what a plan says, as long as the directory still asks for it: a store may have healed it, and gone on."""
     now = make()
     if (now.steps, now.lost, now.refusal) != (plan.steps, plan.lost, plan.refusal):
@@ -62,7 +63,7 @@ def _act_if_unchanged(plan: Plan, make: Callable[[], Plan]) -> str:
             file=plan.path,
             advice="Nothing was changed; plan it again",
         )
-    return now.act()
+    return now.act(disk)
 
 
 def _places(plan: Plan) -> set[tuple[str, str | None, int | None]]:

@@ -16,12 +16,15 @@ from flintlog.disk.failstop import FailStop
 from flintlog.disk.interrupts import DEFERRED, interruptible
 from flintlog.disk.kernel import Access, Kernel, KernelInFront, LocalKernel, Stat
 from flintlog.disk.lock import take_lock
-from flintlog.disk.reversible import ReversibleKernel
+from flintlog.disk.transaction import FINISHED, NOTHING_CHANGED, WHOLE, TransactionKernel, transaction
 
 __all__ = [
     "COPY_BYTES_MAX",
     "DEFERRED",
+    "FINISHED",
     "FLAGS",
+    "NOTHING_CHANGED",
+    "WHOLE",
     "Access",
     "Buffer",
     "Disk",
@@ -32,11 +35,12 @@ __all__ = [
     "LocalKernel",
     "Mode",
     "Progress",
-    "ReversibleKernel",
     "Stat",
+    "TransactionKernel",
     "assembled",
     "interruptible",
     "no_progress",
     "take_lock",
+    "transaction",
     "write_all",
 ]

@@ -272,6 +272,7 @@ class _Thread:
 
     def start(self) -> None:
         scheduler = self._scheduler
+        scheduler.switch()  # another thread may see this one before it is started
         task = self._task = _Task(self.name)
         scheduler._tasks.append(task)
         task.thread = threading.Thread(target=self._run, args=(task,), name=self.name, daemon=True)
@@ -299,6 +300,8 @@ class _Thread:
         return self._task is not None and not self._task.done
 
     def join(self, timeout: float | None = None) -> None:
+        if self._task is None:
+            raise RuntimeError("cannot join thread before it is started")  # as Python says it
         self._scheduler._wait(lambda: not self.is_alive(), f"the end of {self.name}", timeout)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from flintlog.core.backup.copying import digest, fill
 from flintlog.core.backup.listing import Backup, Copied, read_list
-from flintlog.core.backup.picture import Picture
 from flintlog.core.dialect import dialect
 from flintlog.core.finding import gravest
 from flintlog.core.log import Log
@@ -120,12 +119,13 @@ def verify_backup(disk: Disk, checked: Checked, progress: Progress = no_progress
     return checked.log(checked.view(disk), checked.path).verify(progress)
 
 
-def prove(log: Log, progress: Progress = no_progress) -> Picture:
+def prove(log: Log, progress: Progress = no_progress) -> Inventory:
     """Everything in a copy can be decoded, and a store would open it; gives what it holds."""
-    worst = gravest(log.verify(progress).findings)
+    found = log.verify(progress)
+    worst = gravest(found.findings)
     if worst is not None and worst.is_grave:
         raise worst.error(log.path)
-    return log.picture()
+    return found
 
 
 def choose(place: str, there: Sequence[tuple[str, Backup | FlintlogError]], to: Position | None) -> str:
@@ -166,32 +166,34 @@ def plan_restore(
     checked = check_backup(disk, path, chain=chain, progress=progress)
     view = checked.view(disk)
     log = checked.log(view, path)
-    proof = prove(log, progress)
-    if proof.edition != checked.backup.edition:
+    prove(log, progress)
+    picture = log.picture(to)
+    if picture.edition != checked.backup.edition:
         raise DamageError(
             "the files are not of the edition that the list says",
             code="backup-list",
             file=path,
             expected=str(checked.backup.edition),
-            found=str(proof.edition),
+            found=str(picture.edition),
         )
-    picture = log.picture(to)
     sizes = {item.name: item.size for item in checked.backup.files}
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with new_place(disk, target) as building:
             files = posixpath.join(building, checked.backup.inside)
             fill(view, picture, files, to=disk, progress=progress)
             if checked.backup.inside:  # the place itself is synced before it gets its name
                 disk.sync_directory(files)
-            written = prove(checked.log(disk, building))
-            if written.last != picture.last:
+            written = checked.log(disk, building)
+            # A log may have a position and nothing to list.
+            last = prove(written).last or written.picture().last
+            if last != picture.last:
                 raise DamageError(
                     "what was written is not what was planned",
                     code="restore",
                     file=building,
                     expected=str(picture.last),
-                    found=str(written.last),
+                    found=str(last),
                 )
         return f"{target} holds positions up to {position_text(picture.last)}"
 
@@ -210,7 +212,17 @@ def plan_restore(
         "last": position_json(picture.last),
         "written_bytes": sum(part.length for part in picture.parts),
     }
-    return Plan("restore", checked.backup.dialect, path, steps, apply, facts=facts, of_backup=True, disk=disk)
+    return Plan(
+        "restore",
+        checked.backup.dialect,
+        path,
+        steps,
+        act,
+        facts=facts,
+        of_backup=True,
+        publishes=True,
+        disk=disk,
+    )
 
 
 def _reason(checked: Checked, name: str, size: int, sizes: dict[str, int]) -> str:

@@ -43,11 +43,9 @@ from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
 
 NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
-# What a crash can leave, by its code: what repair does about it, and whether that takes bytes away.
+# What a crash can leave, by its code: what opening does about it.
 HEALED_BY_OPENING = {
-    code: (row.action, row.action in ("cut", "remove", "rewrite"))
-    for code, row in CODES.items()
-    if row.opens and Severity.REPAIRABLE in row.severities
+    code: row.action for code, row in CODES.items() if row.opens and Severity.REPAIRABLE in row.severities
 }
 
 

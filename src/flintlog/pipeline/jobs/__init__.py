@@ -5,8 +5,6 @@ from flintlog.pipeline.jobs.export import ExportReport, export
 from flintlog.pipeline.jobs.upkeep import (
     compact,
     findings,
-    plan_compact,
-    plan_snapshot,
     snapshot,
     state,
     verify,
@@ -20,8 +18,6 @@ __all__ = [
     "diff",
     "export",
     "findings",
-    "plan_compact",
-    "plan_snapshot",
     "snapshot",
     "state",
     "verify",

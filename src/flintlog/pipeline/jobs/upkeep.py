@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.core.inventory import Inventory
 from flintlog.core.log import open_log
-from flintlog.core.plan import Plan
 from flintlog.core.position import Position
-from flintlog.errors import RefusedError
 from flintlog.pipeline.workers import SparkWorkers
 
 if TYPE_CHECKING:
@@ -43,32 +41,16 @@ def state(spark: SparkSession, path: Path, as_of: Position | str | int | None = 
     """The state, now or at a position, in the order of the JSON contract and with a column `source`."""
     from pyspark.sql import functions
 
-    found = open_log(path).state_frame(SparkWorkers(spark), as_of)
+    found = open_log(path).state(as_of, workers=SparkWorkers(spark))
     frame: DataFrame = found.select(functions.lit(str(path)).alias("source"), "*")
     return frame
 
 
-def plan_snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> Plan:
-    """What `snapshot` would do."""
-    return open_log(path).plan_snapshot(as_of, workers=SparkWorkers(spark))
-
-
 def snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> str:
     """Write the state, now or at a position, to a snapshot and drop what it covers; says what was done."""
-    return _applied(plan_snapshot(spark, path, as_of))
-
-
-def plan_compact(spark: SparkSession, path: Path) -> Plan:
-    """What `compact` would do."""
-    return open_log(path).plan_compact(SparkWorkers(spark))
+    return open_log(path).plan_snapshot(as_of, workers=SparkWorkers(spark)).apply()
 
 
 def compact(spark: SparkSession, path: Path) -> str:
     """Write anew what is alive and drop the rest; says what was done."""
-    return _applied(plan_compact(spark, path))
-
-
-def _applied(plan: Plan) -> str:
-    if plan.refusal is not None:
-        raise RefusedError(plan.refusal, file=plan.path, advice="Nothing was changed")
-    return plan.apply()
+    return open_log(path).plan_compact(SparkWorkers(spark)).apply()

@@ -27,7 +27,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         steps.append(Step("write", target, f"the state at epoch {epoch}, sorted"))
         steps += [Step("remove", name, "the compacted files hold what counts of it") for name, _ in gone]
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         if not steps:
             return f"the compacted files hold epoch {epoch} already"
         with Datastore(path, snapshot=False, workers=workers, disk=disk) as store:
@@ -45,7 +45,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         "limestone",
         path,
         tuple(steps),
-        apply,
+        act,
         facts=facts,
         written_bytes=facts.get("read_bytes"),
         disk=disk,

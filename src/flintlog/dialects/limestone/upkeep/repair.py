@@ -18,17 +18,15 @@ takes the place of a file by one rename. At the end the directory is opened once
 
 from __future__ import annotations
 
-import posixpath
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import Draft, Keeper, kept_name
-from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
+from flintlog.core.repair import Draft
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.base import compacted_epoch, judge_base
@@ -39,7 +37,7 @@ from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.dialects.limestone.upkeep import verify
 from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
-from flintlog.disk import Disk, no_progress
+from flintlog.disk import Disk, File, no_progress
 
 HEALED_BY_OPENING = {
     "torn-tail": "cut",
@@ -77,47 +75,19 @@ def plan_repair(
     compacts = _plan_left_out(found, draft)
     _plan_opening(found, draft)
     draft.lost += [item.message for item in findings if item.code == "blob-missing"]  # nothing brings it back
-    if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
-        draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
-        if found.manifest is None:
-            draft.refusal = (
-                "there is no manifest, and what version the files are of nobody knows; put it back"
-            )
+    if found.manifest is None and any(item.severity is Severity.UNSUPPORTED for item in findings):
+        draft.refusal = "there is no manifest, and what version the files are of nobody knows; put it back"
 
-    def apply() -> str:
-        keeper = Keeper(
-            disk,
-            path,
-            kept_name(clock(), findings),
-            lock=path,
-            lock_mode="read",
-            scratch=posixpath.join(path, KEPT_DIRECTORY),
-        )
+    def heal(disk: Disk) -> None:
+        with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
+            if compacts:
+                store.compact()
 
-        def heal(disk: Disk) -> str | None:
-            with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
-                if compacts:
-                    store.compact()
-            return None
-
-        return draft.carry_out(keeper, heal)
-
-    refused = draft.refusal is not None
-    return Plan(
-        "repair",
-        "limestone",
-        path,
-        () if refused else tuple(draft.steps),
-        apply,
-        () if refused else tuple(draft.lost),
-        findings,
-        draft.refusal,
-        disk=disk,
-    )
+    return draft.plan("limestone", disk, path, findings, lock=(path, "read"), then=heal, clock=clock)
 
 
 def _plan_opening(found: Survey, draft: Draft) -> None:
-    """What opening does, with a copy of each file that it changes."""
+    """What opening does."""
     changed = {step.file for step in draft.steps}
     renewed = lay.EPOCH_FILE in changed
     for finding in found.findings:
@@ -127,7 +97,7 @@ def _plan_opening(found: Survey, draft: Draft) -> None:
         if name in changed or (renewed and finding.code == "not-durable"):
             continue
         changed.add(name)
-        draft.add(HEALED_BY_OPENING[finding.code], name, finding.message, _keeps(found, name))
+        draft.add(HEALED_BY_OPENING[finding.code], name, finding.message)
     version = found.manifest.version if found.manifest is not None else None
     if (
         draft.steps
@@ -135,54 +105,18 @@ def _plan_opening(found: Survey, draft: Draft) -> None:
         and version not in (None, lay.VERSION_OF[found.edition])
     ):
         reason = f"opening makes version {version} version {lay.VERSION_OF[found.edition]}"
-        draft.add("upgrade", lay.MANIFEST_FILE, reason, _keeps(found, lay.MANIFEST_FILE))
-
-
-def _keeps(found: Survey, name: str) -> Callable[[Keeper], None]:
-    """Keep a file that is there; of catalog and manifest also the one before it."""
-    names = [name, name + lay.BACK] if name in (lay.CATALOG_FILE, lay.MANIFEST_FILE) else [name]
-
-    def act(keeper: Keeper) -> None:
-        for each in names:
-            if found.disk.stat(posixpath.join(found.path, each)) is not None:
-                keeper.keep(each)
-
-    return act
-
-
-def _replace(draft: Draft, found: Survey, action: str, name: str, reason: str, content: bytes) -> None:
-    keeps = _keeps(found, name)
-
-    def act(keeper: Keeper) -> None:
-        keeps(keeper)
-        keeper.replace(name, [content])
-
-    draft.add(action, name, reason, act)
-
-
-def _aside(draft: Draft, name: str, reason: str) -> None:
-    def act(keeper: Keeper) -> None:
-        keeper.keep(name)
-        keeper.remove(name)  # durable by the opening at the end
-
-    draft.add("move aside", name, reason, act)
+        draft.add("upgrade", lay.MANIFEST_FILE, reason)
 
 
 def _rewrite(draft: Draft, action: str, name: str, reason: str, pieces: Sequence[Piece]) -> None:
-    def act(keeper: Keeper) -> None:
-        keeper.keep(name)
-        with keeper.open(name) as source:
+    def content(source: File) -> Iterator[bytes]:
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                yield piece
+            else:
+                yield from source.chunks(*piece)
 
-            def chunks() -> Iterator[bytes]:
-                for piece in pieces:
-                    if isinstance(piece, bytes):
-                        yield piece
-                    else:
-                        yield from source.chunks(*piece)
-
-            keeper.replace(name, chunks())
-
-    draft.add(action, name, reason, act)
+    draft.rewrite(action, name, reason, content)
 
 
 # The manifest
@@ -213,7 +147,7 @@ def _plan_manifest(found: Survey, draft: Draft, assumed: Manifest | None) -> Non
         if found.edition == "shipped"
         else "the version in the manifest, which the files do not show"
     )
-    _replace(draft, found, "rewrite", lay.MANIFEST_FILE, reason, assumed.encode())
+    draft.replace("rewrite", lay.MANIFEST_FILE, reason, assumed.encode())
 
 
 def _edition_shown(found: Survey) -> Edition | None:
@@ -245,12 +179,12 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
         epoch = compacted_epoch(found, file)
         if epoch is None:
             draft.lost.append(f"keys in {file}, which cannot be read")
-            _aside(draft, file, "no compacted file begins so")
+            draft.aside(file, "no compacted file begins so")
         elif wrong.code != "catalog-old" or epoch > found.catalog.max_epoch:
             sets.setdefault(epoch, []).append(file)
     if found.edition == "shipped" or not sets:
         if wrong.file in found.listing.catalogs:
-            _aside(draft, wrong.file or "", f"{wrong.message}; a new one is written")
+            draft.aside(wrong.file or "", f"{wrong.message}; a new one is written")
         return
     if wrong.code == "catalog-old" and found.catalog_name == lay.CATALOG_BACK and found.unfinished is None:
         draft.refusal = (
@@ -268,13 +202,13 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     numbers = [int(match[1]) for file in files if (match := lay.CMPCT_NAME.fullmatch(file))]
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         draft.lost.append(f"keys in compacted files between {files[0]} and {files[-1]} that are gone")
-    _replace(draft, found, "rewrite", lay.CATALOG_FILE, reason, catalog.encode())
+    draft.replace("rewrite", lay.CATALOG_FILE, reason, catalog.encode())
     for file in files:  # which no catalog named, so that nobody has looked
         walk = found.base_walks[file] = scan.walk(found.view(file))
         if not walk.stop.good:
             judge_base(found, file, walk)
     if lay.CATALOG_BACK in found.listing.catalogs:  # it would hold as long as it is there
-        _aside(draft, lay.CATALOG_BACK, "the new catalog holds in its place")
+        draft.aside(lay.CATALOG_BACK, "the new catalog holds in its place")
 
 
 def _plan_base(found: Survey, draft: Draft) -> None:
@@ -323,9 +257,9 @@ def _plan_epochs(found: Survey, draft: Draft) -> None:
         draft.lost.append("which epochs were acknowledged: every whole session counts, also one that was not")
     for item in wrong:
         if item.file != lay.EPOCH_FILE:
-            _aside(draft, item.file or "", item.message)
+            draft.aside(item.file or "", item.message)
     record = lay.encode_durable(found.reach) if found.reach else b""
-    _replace(draft, found, "write", lay.EPOCH_FILE, reason, record)
+    draft.replace("write", lay.EPOCH_FILE, reason, record)
 
 
 # Logs
@@ -337,7 +271,7 @@ def _plan_logs(found: Survey, draft: Draft) -> None:
         damage = next((item for item in mine if item.code in _LOG_DAMAGE), None)
         odd = next((item for item in mine if item.code == "snippet-epochs"), None)
         if damage is not None and damage.severity is Severity.REPAIRABLE:
-            _aside(draft, read.file.name, damage.message)
+            draft.aside(read.file.name, damage.message)
         elif damage is not None:
             _plan_damage(found, read, damage, draft)
         elif odd is not None:
@@ -377,12 +311,7 @@ def _plan_left_out(found: Survey, draft: Draft) -> bool:
     """A log that a compaction did not see: take it in, or where logs are gone, what it should not decide alone."""
     for finding in found.findings:
         if finding.code == "left-out":
-
-            def act(keeper: Keeper) -> None:
-                for name in (lay.CATALOG_FILE, *found.base):
-                    _keeps(found, name)(keeper)
-
-            draft.add("compact", finding.file or "", finding.message, act)
+            draft.add("compact", finding.file or "", finding.message)
         elif finding.code == "left-out-ambiguous":
             read = next(read for read in found.logs if read.file.name == finding.file)
             old = read.counted(-1, min(found.low, found.reach))

@@ -22,7 +22,7 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
     epoch = epoch_of(found, as_of)
     step = Step("write", lay.SNAPSHOT_FILE, f"the state at epoch {epoch}, sorted by storage and key")
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         lock = take_lock(disk, path, "read", path)
         try:
             order = order_of(found.edition)
@@ -40,7 +40,7 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
         "limestone",
         path,
         (step,),
-        apply,
+        act,
         facts={"epoch": epoch},
         written_bytes=found.size,
         disk=disk,

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from flintlog.columns.payloads import Payloads
 from flintlog.core import threads
 from flintlog.core.finding import Finding
-from flintlog.dialects.mpy6a import batch, compaction, scan, spread
+from flintlog.dialects.mpy6a import batch, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import Record, StateID
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.replay import OpenSession
 from flintlog.dialects.mpy6a.store import following
-from flintlog.dialects.mpy6a.store.common import Common
+from flintlog.dialects.mpy6a.store.chains import Chains
+from flintlog.dialects.mpy6a.store.due import Due
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
 from flintlog.dialects.mpy6a.store.errors import (
     NotLeadingError,
     SessionFinishedError,
     TimeUnknownError,
+    TopicUnknownError,
 )
 from flintlog.dialects.mpy6a.store.following import Item, Operations, Progress
 from flintlog.dialects.mpy6a.store.operation_log import RESERVE_BYTES
-from flintlog.dialects.mpy6a.store.reader import DueReader
 from flintlog.dialects.mpy6a.store.replays import RUN_BYTES_MAX, Replays, Run
 from flintlog.dialects.mpy6a.store.session import (
     IdRange,
     Session,
     Topic,
+    check_delay,
     check_size,
     checked_data,
-    is_time,
     warn_exhausted,
 )
+from flintlog.dialects.mpy6a.store.times import Times
 from flintlog.disk import DEFERRED, Disk, FailStop
 from flintlog.errors import ClosedError, RefusedError, UsageError
 
@@ -49,9 +52,10 @@ if TYPE_CHECKING:
 FILE_BYTES = 64 << 20
 LOG_BYTES = 256 << 20
 _LONGEST_SLEEP = 3600.0
+_log = logging.getLogger(__name__)
 
 
-class SessionStore(Common):
+class SessionStore:
     """Unfinished sessions of one process, or of the leader of several. Thread-safe; threads share the syncs.
 
     Time is what `clock` says, or what was last told with `tick`, `due` or a `now`: the store reads no clock of its own.
@@ -84,13 +88,10 @@ class SessionStore(Common):
                 "the note has no file for sessions that were replayed too often",
                 advice="Give `on_exhausted`, which then gets them, or open the store without `strict`",
             )
-        self._clock = clock
-        self._told: float | None = None
-        self._on_exhausted = on_exhausted or warn_exhausted
-        self._file_bytes = file_bytes
-        self._file_seconds = file_seconds
         if file_seconds is not None and file_seconds < 1:
             raise UsageError(f"a file cannot be written for {file_seconds!r} seconds")
+        self._times = Times(clock)
+        self._on_exhausted = on_exhausted or warn_exhausted
         disk = disk or Disk()
         failstop = FailStop(path := disk.resolve(path), self._wake)
         self._news = threads.StoreLock(failstop)  # no other lock is taken with it
@@ -98,7 +99,6 @@ class SessionStore(Common):
         self._changes = 0
         self._leads = False
         self._closed = False
-        self._listed: set[Place] = set()  # of sessions that `due` may hand out too
         self._engine = Engine(
             disk,
             path,
@@ -109,17 +109,14 @@ class SessionStore(Common):
             reserve_bytes=reserve_bytes,
             after=self._wake,
         )
-        self._begin_reading()
-        if not follower:
-            try:
+        try:
+            self._chains = Chains(self._engine, file_bytes=file_bytes, file_seconds=file_seconds)
+            self._due = Due(self._engine, self._chains, self.topics)
+            if not follower:
                 self.lead(term if term is not None else self._engine.next_term)
-            except BaseException:
-                self._engine.close()
-                raise
-
-    def _begin_reading(self) -> None:
-        engine = self._engine
-        self._reader = DueReader(engine.disk, engine.path, engine.machine)
+        except BaseException:
+            self._engine.close()
+            raise
 
     # What is here
 
@@ -159,7 +156,7 @@ class SessionStore(Common):
         self._engine.drain()
         with self._engine.disk.open(f"{self.path}/{place.name}") as file:
             record, _ = lay.read_record(file.pread(place.size, place.offset), 0)
-        self._listed.add(place)
+        self._due.list_too(place)
         return Session(
             self,
             item.id,
@@ -203,10 +200,10 @@ class SessionStore(Common):
             if self._leads:
                 return  # what is handed out stays handed out
             self._leads = True
-            self._begin_reading()
+            self._due.begin()
             work = Work()
             for name in list(machine.files):  # a crash can come between the end of a session and the shift
-                self._advance(work, name)
+                self._chains.advance(work, name)
             self._engine.submit(work)
 
     @contextmanager
@@ -237,23 +234,25 @@ class SessionStore(Common):
 
     def tick(self, now: float) -> None:
         """Say what time it is."""
-        self._now(now)
-
-    def _now(self, now: float | None) -> float:
-        if now is None:
-            now = self._clock() if self._clock is not None else self._told
-        if now is None:
-            raise TimeUnknownError(
-                "the store was not told what time it is", advice="Give it a clock (clock=time.time), or `now`"
-            )
-        if not is_time(now):
-            raise UsageError(f"{now!r} is not a time in seconds since 1970")
-        self._told = now
-        return now
+        self._times.now(now)
 
     def _due_after(self, delay: int, now: float | None) -> int:
-        """When a session that is stored now is due; never before those of its delay that were stored earlier."""
-        return max(math.ceil(self._now(now)) + delay, self._engine.machine.latest_time(delay))
+        return self._times.due_after(self._engine.machine, delay, now)
+
+    # Topics
+
+    def _topic(self, number: int) -> Topic:
+        topic = self.topics.get(number) if isinstance(number, int) else None
+        if topic is None:
+            known = ", ".join(map(str, sorted(self.topics))) or "none"
+            raise TopicUnknownError(
+                f"there is no topic {number}", advice=f"Known: {known}. Name it in `topics`"
+            )
+        return topic
+
+    def delay_of(self, topic: int, delay: int | None) -> int:
+        """How long a session waits: as it is told, or as its topic says."""
+        return check_delay(delay) if delay is not None else self._topic(topic).delay
 
     # New sessions
 
@@ -272,7 +271,7 @@ class SessionStore(Common):
         data = checked_data(data)
         with self._working() as work:
             due = self._due_after(delay, now)
-            self._make_room(work, delay, due)
+            self._chains.make_room(work, delay, due)
             state_id = self.last.following()
             self._engine.do(work, ops.Put(delay, 1, lay.encode_record(Record(due, state_id, topic, 0, data))))
         return state_id
@@ -297,7 +296,7 @@ class SessionStore(Common):
         with self._working() as work:
             due = self._due_after(delay, now)
             for part in batch.split(payloads, RUN_BYTES_MAX):
-                self._make_room(work, delay, due)
+                self._chains.make_room(work, delay, due)
                 ids = IdRange(self.last.following(), len(part))
                 self._engine.do(
                     work, ops.Put(delay, len(part), batch.encode_new(due, ids.first, topic, part))
@@ -344,8 +343,7 @@ class SessionStore(Common):
                 self._engine.do(work, ops.Drop(session.id))
             else:
                 self._engine.do(work, ops.Finish(session.place))
-                self._advance(work, session.place.name)
-                self._forget(session.place)
+                self._due.finish(work, session.place)
             session.ended = True
 
     def store(self, session: Session, delay: int | None = None, *, now: float | None = None) -> int:
@@ -354,14 +352,13 @@ class SessionStore(Common):
         with self._working() as work:
             self._check_open(session)
             due = self._due_after(delay, now)
-            self._make_room(work, delay, due)
+            self._chains.make_room(work, delay, due)
             if session.place is None:
                 self._engine.do(work, ops.Store(session.id, delay, due))
             else:
                 record = Record(due, session.id, session.topic, session.attempts + 1, session.data)
                 self._engine.do(work, ops.Again(session.place, delay, lay.encode_record(record)))
-                self._advance(work, session.place.name)
-                self._forget(session.place)
+                self._due.finish(work, session.place)
             session.ended = True
         return due
 
@@ -371,7 +368,7 @@ class SessionStore(Common):
                 "this session is of another store", advice="Give it to the store that it came from"
             )
         gone = session.place is None and session.id not in self._engine.machine.sessions
-        if session.ended or gone or self._was_ended(session.place):
+        if session.ended or gone or self._due.was_ended(session.place):
             raise SessionFinishedError(
                 f"session {session.id} was deleted or stored already",
                 advice="Take it from `due` when it comes again",
@@ -383,7 +380,7 @@ class SessionStore(Common):
         """When the next session is due, or was; None when none waits."""
         with self._engine.lock:
             self._engine.failstop.check()
-            return self._reader.next_due()
+            return self._due.next()
 
     def due(self, now: float | None = None, limit: int = 100) -> list[Session]:
         """Sessions whose replay time has come, in order over all delays, at most `limit`.
@@ -407,20 +404,13 @@ class SessionStore(Common):
         """Like `due`, for many: columns, to be ended together."""
         if limit < 1:
             raise UsageError(f"a limit of {limit} sessions gives none")
-        time = math.floor(self._now(now))
+        time = math.floor(self._times.now(now))
         while True:
             with self._leading():
-                pieces, order = self._reader.take(time, limit)
-                pieces = [self._with_changes(piece) for piece in pieces]
                 work = Work()
-                for piece in pieces:
-                    if not self._engine.machine.files[piece.file].flags & lay.READ:
-                        self._engine.do(work, lay.OpenToRead(piece.file))
-                spent = self._spent(pieces)
-                if not self._engine.strict:
-                    self._set_aside(work, pieces, spent)
-                self._let_go(work, time)
-                self._engine.submit(work)  # nobody waits for the mark that a file is read
+                pieces, order, spent = self._due.take(work, time, limit)
+                self._chains.let_go(work, time, lambda delay: self._due_after(delay, time))
+                self._engine.submit(work)  # no caller waits for the mark that a file is read
             if not spent.any():
                 return Replays(self, pieces, order)
             self._engine.drain()
@@ -432,12 +422,21 @@ class SessionStore(Common):
             if len(order):
                 return Replays(self, pieces, order)
 
+    def _tell(self, record: Record) -> bool:
+        """Hand an exhausted session to the callback, whose failure must not hold up the others. Did it succeed?"""
+        try:
+            self._on_exhausted(record)
+        except Exception:
+            _log.exception("the callback for exhausted sessions failed for session %s", record.id)
+            return False
+        return True
+
     def replays(self, *, limit: int = 100, wait: Callable[[float], None] | None = None) -> Iterator[Session]:
         """Sessions as they become due, in a loop that sleeps until there is one and ends when the store is closed.
 
         `wait` sleeps in place of the store, which wakes up early when a session is stored.
         """
-        if self._clock is None:
+        if not self._times.has_clock:
             raise TimeUnknownError(
                 "an iterator that waits needs a clock", advice="Open the store with clock=time.time"
             )
@@ -454,7 +453,7 @@ class SessionStore(Common):
 
     def _sleep(self, seen: int, head: int | None, wait: Callable[[float], None] | None) -> None:
         """Until a session is due, at most an hour, or until something changed since `seen`."""
-        seconds = _LONGEST_SLEEP if head is None else min(head - self._now(None), _LONGEST_SLEEP)
+        seconds = _LONGEST_SLEEP if head is None else min(head - self._times.now(), _LONGEST_SLEEP)
         if seconds <= 0:
             return
         if wait is not None:
@@ -474,43 +473,36 @@ class SessionStore(Common):
         with self._working() as work:
             for place in places:
                 self._engine.do(work, ops.Finish(place))
-                self._advance(work, place.name)
+                self._chains.advance(work, place.name)
 
     def end_many(self, runs: Sequence[Run], now: float | None) -> None:
         """End what was handed out together; durable on return."""
         if any(run.delay for run in runs):
-            now = self._now(now)
+            now = self._times.now(now)
         with self._working() as work:
-            for place in filter(self._was_ended, self._listed):
-                if any(run.place.holds(place) for run in runs):
-                    raise SessionFinishedError(
-                        f"a session at byte {place.offset} of {place.name} was deleted or stored already",
-                        advice="End what `sessions` lists there, or here",
-                    )
+            ended = self._due.ended_among([run.place for run in runs])
+            if ended is not None:
+                raise SessionFinishedError(
+                    f"a session at byte {ended.offset} of {ended.name} was deleted or stored already",
+                    advice="End what `sessions` lists there, or here",
+                )
             for run in runs:
                 if run.delay:
                     due = self._due_after(run.delay, now)
-                    self._make_room(work, run.delay, due)
+                    self._chains.make_room(work, run.delay, due)
                     self._engine.do(work, ops.Again(run.place, run.delay, run.again(due)))
                 else:
                     self._engine.do(work, ops.Finish(run.place))
-                self._advance(work, run.place.name)
+                self._chains.advance(work, run.place.name)
 
     # Files
-
-    def _let_go(self, work: Work, now: float) -> None:
-        """Switch files that are old and read to their end: nobody may write to their delays again."""
-        for delay in list(self._engine.machine.chains) if self._file_seconds is not None else ():
-            tail = self._engine.machine.tail(delay)
-            if tail is not None and tail.offset == tail.length and self._is_old(tail, now):
-                self._begin_file(work, delay, self._due_after(delay, now))
 
     def rotate(self, delay: int, *, now: float | None = None) -> None:
         """Stop writing the file of a delay and begin the next one; durable on return."""
         with self._working() as work:
             tail = self._engine.machine.tail(delay)
             if tail is not None and tail.length:
-                self._begin_file(work, delay, self._due_after(delay, now))
+                self._chains.begin_file(work, delay, self._due_after(delay, now))
 
     def compact(self, workers: Workers | None = None) -> int:
         """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
@@ -518,23 +510,8 @@ class SessionStore(Common):
         Files that sessions were handed out of since the store was opened stay as they are. `workers` write the merged
         files, where they are given.
         """
-        engine = self._engine
         with self._leading():
-            engine.drain()
-            merges = compaction.plan(engine.machine, self._file_bytes, self._in_use())
-            if not merges:
-                return 0
-            freed = sum(merge.dead_bytes for merge in merges)
-            with ExitStack() as stack:
-                with engine.failstop.preparing(), DEFERRED.lifted():
-                    written = stack.enter_context(
-                        spread.merged_files(workers, engine.disk, self.path, merges)
-                    )
-                names = [self._put_merged(*item) for item in zip(merges, written, strict=True)]
-                for merge, name in zip(merges, names, strict=True):
-                    engine.machine.merge(self.last.following(), merge.files, name)
-                engine.rebase(engine.machine, [file.name for merge in merges for file in merge.files])
-        return freed
+            return self._chains.merge(self._due.in_use(), workers)
 
     # Two stores
 

@@ -20,7 +20,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     merges = compaction.plan(found.machine, FILE_BYTES)
     steps = tuple(Step("merge", file.name, _reason(merge)) for merge in merges for file in merge.files)
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         if not steps:
             return "no file is worth merging"
         with SessionStore(path, strict=found.behind is None, disk=disk) as store:
@@ -32,7 +32,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         "freed_bytes": sum(merge.dead_bytes for merge in merges),
     }
     return Plan(
-        "compact", "mpy6a", path, steps, apply, facts=facts, written_bytes=facts["unread_bytes"], disk=disk
+        "compact", "mpy6a", path, steps, act, facts=facts, written_bytes=facts["unread_bytes"], disk=disk
     )
 
 

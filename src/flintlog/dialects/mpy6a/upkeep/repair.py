@@ -9,14 +9,12 @@ it what the new one knows to be done with. At the end the directory is opened on
 
 from __future__ import annotations
 
-import posixpath
 import time
 from collections.abc import Callable, Iterator
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import Draft, Keeper, kept_name
-from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
+from flintlog.core.repair import Draft, Files
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
@@ -26,13 +24,8 @@ from flintlog.dialects.mpy6a.upkeep import salvage
 from flintlog.dialects.mpy6a.upkeep.rebuild import Rebuild, Rebuilt, filled_up_to, rebuild
 from flintlog.disk import Disk, FailStop
 
-# What opening does about what a crash left, and whether that takes bytes away.
-_HEALED_BY_OPENING = {
-    "file-behind": ("write", False),
-    "file-ahead": ("cut", True),
-    "note-behind": ("rewrite", True),
-}
-_TORN = ("cut", True)
+# What opening does about what a crash left.
+_HEALED_BY_OPENING = {"file-behind": "write", "file-ahead": "cut", "note-behind": "rewrite"}
 
 
 def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
@@ -45,37 +38,18 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
     else:
         _plan_opening(findings, draft)
 
-    def apply() -> str:
-        keeper = Keeper(
-            disk,
-            path,
-            kept_name(clock(), findings),
-            lock=path,
-            lock_mode="read",
-            scratch=posixpath.join(path, KEPT_DIRECTORY),
-        )
-        strict = lay.OPERATIONS_FILE not in found.listing.known
+    strict = lay.OPERATIONS_FILE not in found.listing.known
 
-        def heal(disk: Disk) -> None:
-            Engine(disk, path, FailStop(path), strict=strict, log_bytes=1 << 62, reserve_bytes=0).close()
+    def heal(disk: Disk) -> None:
+        Engine(disk, path, FailStop(path), strict=strict, log_bytes=1 << 62, reserve_bytes=0).close()
 
-        return draft.carry_out(keeper, heal)
-
-    return Plan("repair", "mpy6a", path, tuple(draft.steps), apply, tuple(draft.lost), findings, disk=disk)
+    return draft.plan("mpy6a", disk, path, findings, lock=(path, "read"), then=heal, clock=clock)
 
 
 def _plan_opening(findings: tuple[Finding, ...], draft: Draft) -> None:
     for finding in findings:
-        if finding.severity is not Severity.REPAIRABLE:
-            continue
-        action, keeps = _HEALED_BY_OPENING.get(finding.code, _TORN)
-        name = finding.file or ""
-
-        def act(keeper: Keeper, name: str = name, keeps: bool = keeps) -> None:
-            if keeps:
-                keeper.keep(name)
-
-        draft.add(action, name, finding.message, act)
+        if finding.severity is Severity.REPAIRABLE:
+            draft.add(_HEALED_BY_OPENING.get(finding.code, "cut"), finding.file or "", finding.message)
 
 
 # A directory put together anew
@@ -86,7 +60,7 @@ def _plan_rebuild(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) ->
     for file in made.gone:
         _say_gone(made, file.name, file.length - file.offset, draft)
     for name in made.strangers:
-        _step(draft, "move aside", name, "nothing describes it, and no session in it can be")
+        draft.add("move aside", name, "nothing describes it, and no session in it can be")
         draft.lost.append(
             f"{name}: all {made.found.listing.data[name]} bytes, if there were sessions in them"
         )
@@ -94,37 +68,30 @@ def _plan_rebuild(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) ->
         _say_file(made, item, draft)
     if made.exhausted is not None:
         _say_file(made, made.exhausted, draft)
-    draft.actions = [lambda keeper: _carry_out(made, keeper)]
+    draft.actions = [lambda files: _carry_out(made, files)]
 
 
-def _carry_out(made: Rebuild, keeper: Keeper) -> None:
+def _carry_out(made: Rebuild, files: Files) -> None:
     items = [*made.files, *([made.exhausted] if made.exhausted is not None else [])]
     changed = [item for item in items if item.changed]
-    known = made.found.listing.known
-    for name in [item.name for item in changed if item.on_disk or item.name in made.found.listing.data]:
-        keeper.keep(name)
-    for name in (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE):
-        if name in known:
-            keeper.keep(name)
     for name in made.strangers:
-        keeper.keep(name)
-        keeper.remove(name)  # durable by the opening at the end
+        files.remove(name)  # durable by the opening at the end
     if not made.operations:
         for item in changed:
-            keeper.replace(item.name, _content(made, item))
-        keeper.replace(lay.SNAPSHOT_FILE, [lay.encode_snapshot(made.descriptors)])
-        keeper.replace(lay.CHANGES_FILE, [lay.encode_changes([], beside=False)])
+            files.replace(item.name, _content(made, item))
+        files.replace(lay.SNAPSHOT_FILE, [lay.encode_snapshot(made.descriptors)])
+        files.replace(lay.CHANGES_FILE, [lay.encode_changes([], beside=False)])
         return
     for item in changed:
         if item.lacks and item is not made.exhausted:
-            keeper.replace(item.name, [bytes(item.view)])
+            files.replace(item.name, [bytes(item.view)])
     if made.exhausted is not None and made.exhausted.changed:
-        keeper.replace(made.exhausted.name, _content(made, made.exhausted))
+        files.replace(made.exhausted.name, _content(made, made.exhausted))
     base, sessions = made.base()
-    keeper.replace(lay.OPERATIONS_FILE, ops.checkpoint(made.last, base, sessions))
+    files.replace(lay.OPERATIONS_FILE, ops.checkpoint(made.last, base, sessions))
     for item in changed:
         if item is not made.exhausted:
-            keeper.replace(item.name, _content(made, item))
+            files.replace(item.name, _content(made, item))
 
 
 def _content(made: Rebuild, item: Rebuilt) -> Iterator[bytes]:
@@ -147,7 +114,7 @@ def _say_logs(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> Non
     reasons += [f"{item.name}: {note}" for item in made.files for note in item.notes]
     count = len(made.files)
     reason = "; ".join(dict.fromkeys(reasons)) or "as they are after the other steps"
-    _step(draft, "rewrite", decides, f"{count} file{'' if count == 1 else 's'} described: {reason}")
+    draft.add("rewrite", decides, f"{count} file{'' if count == 1 else 's'} described: {reason}")
     operations = wrong.get(lay.OPERATIONS_FILE)
     if operations is not None:
         view = found.view(lay.OPERATIONS_FILE)
@@ -184,7 +151,7 @@ def _say_changes(made: Rebuild, finding: Finding | None, draft: Draft) -> None:
         return
     view = made.found.view(lay.CHANGES_FILE)
     begin = made.log_end if made.log_end is not None else 0
-    _step(draft, "begin", lay.CHANGES_FILE, finding.message)
+    draft.add("begin", lay.CHANGES_FILE, finding.message)
     if len(view) > begin:
         draft.lost.append(
             f"operations in {lay.CHANGES_FILE} from byte {begin} on, {len(view) - begin} bytes: read positions among"
@@ -197,7 +164,7 @@ def _say_changes(made: Rebuild, finding: Finding | None, draft: Draft) -> None:
 
 
 def _say_gone(made: Rebuild, name: str, unread: int, draft: Draft) -> None:
-    _step(draft, "forget", name, "the file is not there")
+    draft.add("forget", name, "the file is not there")
     if made.doubtful:
         draft.lost.append(f"{name}: what of it was not read, unless an operation that is lost deleted it")
     elif unread:
@@ -218,18 +185,18 @@ def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
     if item.file.offset < item.read_to and saved.end >= item.read_to:
         draft.lost.append(f"{name}: that byte {item.file.offset} on was read; it comes again")
     if item.adopted:
-        _step(draft, "adopt", name, "nothing describes it any more; it is read from its beginning")
+        draft.add("adopt", name, "nothing describes it any more; it is read from its beginning")
         draft.lost.append(f"{name}: what of it was read; it comes again")
     if item.retimed:
         draft.lost.append(
             f"{name}: when {item.retimed} of its sessions {'was' if item.retimed == 1 else 'were'} due"
         )
     if saved.holes or item.retimed:
-        _step(draft, "rewrite", name, _rewritten(item))
+        draft.add("rewrite", name, _rewritten(item))
     elif saved.end < item.on_disk:
-        _step(draft, "cut", name, f"at byte {saved.end} of {item.on_disk}")
+        draft.add("cut", name, f"at byte {saved.end} of {item.on_disk}")
     elif item.lacks:
-        _step(draft, "write", name, "what only the operation log has of it")
+        draft.add("write", name, "what only the operation log has of it")
 
 
 def _ahead(made: Rebuild, item: Rebuilt) -> bool:
@@ -251,7 +218,3 @@ def _rewritten(item: Rebuilt) -> str:
     if item.saved.end < item.on_disk:
         parts.append(f"cut at byte {item.saved.end} of {item.on_disk}")
     return ", ".join(parts)
-
-
-def _step(draft: Draft, action: str, file: str, reason: str) -> None:
-    draft.add(action, file, reason, lambda keeper: None)

@@ -33,14 +33,14 @@ def plan_snapshot(
         for name, number in events.items():
             steps.append(Step("begin", name, f"it holds {number} operation{'' if number == 1 else 's'}"))
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         if not steps:
             return f"the snapshot is at {found.machine.last} already"
         with SessionStore(path, strict=found.behind is None, disk=disk) as store:
             store.snapshot()
             return f"snapshot at {store.last}; the logs begin anew"
 
-    return Plan("snapshot", "mpy6a", path, tuple(steps), apply, disk=disk)
+    return Plan("snapshot", "mpy6a", path, tuple(steps), act, disk=disk)
 
 
 def _events(found: Survey) -> dict[str, int]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from flintlog.core import threads
 from flintlog.dialects.taskflux.store.engine import Engine
-from flintlog.disk import DEFERRED
-from flintlog.errors import DiskError, FlintlogError
+from flintlog.errors import ClosedError, DiskError, FlintlogError
 
 _log = logging.getLogger("flintlog.taskflux")
 
@@ -22,6 +21,9 @@ class DueSnapshots:
         self._engine = engine
         self._make = make
         self._in_background = in_background
+        self._lock = threads.StoreLock(
+            engine.failstop
+        )  # a thread is started, or the store is closed before it
         self._thread: Any = None
         self._segments_refused = 0  # how many there were when a snapshot was refused
 
@@ -34,8 +36,9 @@ class DueSnapshots:
             return
         if not self._in_background:
             self._try(raised=DiskError)
-        elif self._thread is None or not self._thread.is_alive():
-            with DEFERRED:
+            return
+        with self._lock:
+            if not engine.failstop.closed and (self._thread is None or not self._thread.is_alive()):
                 self._thread = threads.thread(self._try, "flintlog-snapshot")
                 self._thread.start()
 
@@ -44,12 +47,16 @@ class DueSnapshots:
             self._make()
         except raised:
             raise
+        except ClosedError:
+            return  # the next store looks again
         except FlintlogError as error:
             # A failed write has stopped the store, which the next call will say.
             self._segments_refused = len(self._engine.log.segment_firsts)
             _log.error("no snapshot: %s", error)
 
     def join(self) -> None:
-        """Wait for the thread."""
-        if self._thread is not None:
-            self._thread.join()
+        """Wait for the thread. The store is closed, so that none begins after it."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()

@@ -14,8 +14,8 @@ from itertools import chain
 from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import REPAIR_SCRATCH
 from flintlog.core.kept import keep_and_empty
+from flintlog.core.repair import REPAIR_SCRATCH
 from flintlog.dialects.taskflux import files, rules
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, Metadata

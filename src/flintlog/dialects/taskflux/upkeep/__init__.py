@@ -1,1 +1,1 @@
-"""Verify, repair, snapshot, convert: each a pure plan and an apply."""
+"""Verify, repair, snapshot, migrate: each a pure plan, and how to carry it out."""

@@ -17,9 +17,9 @@ from itertools import chain
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.keeper import Draft, Keeper, kept_name
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
+from flintlog.core.repair import Draft
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile, finding_in
@@ -38,31 +38,16 @@ def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -
     _plan_covered(found, draft)
     _plan_log(found, findings, draft)
     _plan_metadata(found, draft)  # last: this file carries the lock
-    if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
-        draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
-
-    def apply() -> str:
-        keeper = Keeper(
-            disk,
-            data,
-            kept_name(clock(), findings),
-            lock=posixpath.join(data, lay.METADATA_FILE),
-            lock_mode="create",
-            scratch=posixpath.join(data, found.layout.scratch),
-        )
-        draft.actions.append(lambda keeper: keeper.settle(lay.LOG_DIRECTORY))
-        return draft.carry_out(keeper)
-
-    return Plan(
-        "repair",
+    log = posixpath.join(data, lay.LOG_DIRECTORY)
+    draft.actions.append(lambda files: files.disk.sync_directory(log))
+    return draft.plan(
         "taskflux",
+        disk,
         data,
-        tuple(draft.steps) if draft.refusal is None else (),
-        apply,
-        tuple(draft.lost) if draft.refusal is None else (),
         findings,
-        draft.refusal,
-        disk=disk,
+        lock=(posixpath.join(data, lay.METADATA_FILE), "create"),
+        scratch=found.layout.scratch,
+        clock=clock,
     )
 
 
@@ -72,12 +57,8 @@ def _plan_metadata(found: Survey, draft: Draft) -> None:
         return
     term = found.next_term
     draft.lost.append("the vote of this node, and its term if that was above the log's")
-
-    def act(keeper: Keeper) -> None:
-        keeper.keep(lay.METADATA_FILE)
-        keeper.replace(lay.METADATA_FILE, [found.layout.encode_metadata(term, None)])
-
-    draft.add("rewrite", lay.METADATA_FILE, f"{damaged.message}; becomes term {term}, no vote", act)
+    reason = f"{damaged.message}; becomes term {term}, no vote"
+    draft.replace("rewrite", lay.METADATA_FILE, reason, found.layout.encode_metadata(term, None))
 
 
 def _plan_snapshot(found: Survey, draft: Draft) -> None:
@@ -92,12 +73,7 @@ def _plan_snapshot(found: Survey, draft: Draft) -> None:
             )
             return
         draft.lost.append(f"what the snapshot holds beyond LSN {found.last}, where the log ends, if anything")
-
-    def act(keeper: Keeper) -> None:
-        keeper.keep(lay.SNAPSHOT_FILE)
-        keeper.replace(lay.SNAPSHOT_FILE, [])
-
-    draft.add("empty", lay.SNAPSHOT_FILE, damaged.message, act)
+    draft.replace("empty", lay.SNAPSHOT_FILE, damaged.message)
 
 
 def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> None:
@@ -123,7 +99,7 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
 def _plan_damage(found: Survey, at: int, first: Finding, draft: Draft) -> None:
     """What the first damage in the log costs."""
     if first.code == "torn-tail":
-        _cut(found.segments[at], found.segments[at].end, first, draft, found)
+        _cut(found.segments[at], found.segments[at].end, first, draft)
     elif first.code == "torn-header":
         _restart(found.segments[at].file, first, draft, found)
     elif first.code == "log-start" and not found.has_snapshot:
@@ -176,7 +152,7 @@ def _give_up(found: Survey, at: int, first: Finding, draft: Draft) -> None:
         return
     gone = segment.first + int(np.searchsorted(segment.records.offset, offset))
     _lose(gone, found.segments[at:], draft)
-    _cut(segment, offset, first, draft, found)
+    _cut(segment, offset, first, draft)
 
 
 def _lose(first: int, segments: list[Segment], draft: Draft) -> None:
@@ -191,41 +167,30 @@ def _lose(first: int, segments: list[Segment], draft: Draft) -> None:
     draft.lost.append(f"LSN {lost}")
 
 
-def _cut(segment: Segment, offset: int, reason: Finding, draft: Draft, found: Survey) -> None:
-    name = segment.file.name
-
-    def act(keeper: Keeper) -> None:
-        keeper.keep(name)
-        with keeper.open(name) as source:
-            keeper.replace(name, chain(source.chunks(0, offset), [lay.END_MARKER]))
-
-    draft.add("cut", name, f"at byte {offset} of {segment.file.size}: {reason.message}", act)
+def _cut(segment: Segment, offset: int, reason: Finding, draft: Draft) -> None:
+    draft.rewrite(
+        "cut",
+        segment.file.name,
+        f"at byte {offset} of {segment.file.size}: {reason.message}",
+        lambda source: chain(source.chunks(0, offset), [lay.END_MARKER]),
+    )
 
 
 def _renew_header(file: SegmentFile, reason: Finding, draft: Draft, found: Survey) -> None:
-    def act(keeper: Keeper) -> None:
-        keeper.keep(file.name)
-        header = found.layout.segment_header()
-        with keeper.open(file.name) as source:
-            keeper.replace(file.name, chain([header], source.chunks(len(header), source.size())))
-
-    draft.add("rewrite", file.name, f"the header only: {reason.message}", act)
+    header = found.layout.segment_header()
+    draft.rewrite(
+        "rewrite",
+        file.name,
+        f"the header only: {reason.message}",
+        lambda source: chain([header], source.chunks(len(header), source.size())),
+    )
 
 
 def _restart(file: SegmentFile, reason: Finding, draft: Draft, found: Survey) -> None:
-    def act(keeper: Keeper) -> None:
-        keeper.keep(file.name)
-        keeper.replace(file.name, [found.layout.segment_header(), lay.END_MARKER])
-
-    draft.add("rewrite", file.name, f"as an empty segment: {reason.message}", act)
+    words = f"as an empty segment: {reason.message}"
+    draft.replace("rewrite", file.name, words, found.layout.segment_header(), lay.END_MARKER)
 
 
 def _aside(segments: list[Segment], reason: Finding, draft: Draft) -> None:
     for segment in reversed(segments):
-        name = segment.file.name
-
-        def act(keeper: Keeper, name: str = name) -> None:
-            keeper.keep(name)
-            keeper.remove(name)
-
-        draft.add("move aside", name, f"cannot be applied: {reason.message}", act)
+        draft.aside(segment.file.name, f"cannot be applied: {reason.message}")

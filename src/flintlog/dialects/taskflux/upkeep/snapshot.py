@@ -35,7 +35,7 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
             for first in firsts[: rules.superfluous(firsts, index)]
         ]
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         if not steps:
             return f"the snapshot at LSN {found.base.index} covers LSN {index} already"
         engine = Engine(disk, Opening(data, Settings()))
@@ -49,4 +49,4 @@ def plan_snapshot(disk: Disk, data: str, as_of: int | None = None, workers: Work
             engine.close()
         return f"snapshot at LSN {index}; {removed} segments removed"
 
-    return Plan("snapshot", "taskflux", data, tuple(steps), apply, written_bytes=size, disk=disk)
+    return Plan("snapshot", "taskflux", data, tuple(steps), act, written_bytes=size, disk=disk)

@@ -20,14 +20,14 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     covered = covered_files(found, index)
     steps = removals(covered, index)
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         if not steps:
             return "no file is covered by the snapshot"
         with RaftStore(path, disk=disk, snapshot_name=found.listing.snapshot) as store:
             return removed(store.prune())
 
     facts = {"snapshot": index, "freed_bytes": sum(file.size for file in covered)}
-    return Plan("compact", "zmqraft", path, steps, apply, facts=facts, disk=disk)
+    return Plan("compact", "zmqraft", path, steps, act, facts=facts, disk=disk)
 
 
 def covered_files(found: Survey, index: int) -> list[IndexName]:

@@ -18,10 +18,9 @@ from typing import Any
 import msgpack
 
 from flintlog.core.finding import Damage, Finding, Severity, gravest
-from flintlog.core.keeper import Draft, Keeper, kept_name
-from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
+from flintlog.core.repair import Draft, Files
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import Stray, read_snapshot_file
@@ -48,31 +47,8 @@ def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -
     _plan_beginning(found, covered, draft)
     _plan_states(found, last, draft)
     _plan_opening(found.findings, draft)
-    if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
-        draft.refusal = "a version that this release does not know is not damage; nothing is repaired"
-
-    def apply() -> str:
-        keeper = Keeper(
-            disk,
-            path,
-            kept_name(clock(), findings),
-            lock=path,
-            lock_mode="read",
-            scratch=posixpath.join(path, KEPT_DIRECTORY),
-        )
-        return draft.carry_out(keeper, partial(_open_and_verify, path, found.listing.snapshot))
-
-    return Plan(
-        "repair",
-        "zmqraft",
-        path,
-        tuple(draft.steps) if draft.refusal is None else (),
-        apply,
-        tuple(draft.lost) if draft.refusal is None else (),
-        findings,
-        draft.refusal,
-        disk=disk,
-    )
+    then = partial(_open_and_verify, path, found.listing.snapshot)
+    return draft.plan("zmqraft", disk, path, findings, lock=(path, "read"), then=then, clock=clock)
 
 
 def _open_and_verify(path: str, snapshot: str, disk: Disk) -> None:
@@ -87,16 +63,8 @@ def _open_and_verify(path: str, snapshot: str, disk: Disk) -> None:
 
 def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
     for finding in findings:
-        if finding.severity is not Severity.REPAIRABLE or finding.code not in HEALED_BY_OPENING:
-            continue
-        action, keeps = HEALED_BY_OPENING[finding.code]
-        name = finding.file or ""
-
-        def act(keeper: Keeper, name: str = name, keeps: bool = keeps) -> None:
-            if keeps:
-                keeper.keep(name)
-
-        draft.add(action, name, finding.message, act)
+        if finding.severity is Severity.REPAIRABLE and finding.code in HEALED_BY_OPENING:
+            draft.add(HEALED_BY_OPENING[finding.code], finding.file or "", finding.message)
 
 
 # The snapshot
@@ -117,14 +85,12 @@ def _plan_snapshot(found: Survey, draft: Draft) -> int:
     empty = lay.encode_snapshot_head(0, 0, 0) + lay.segment(lay.DATA_TOKEN, b"")
     snapshot = found.listing.snapshot
 
-    def act(keeper: Keeper) -> None:
-        if snapshot in found.listing.sizes:
-            keeper.keep(snapshot)
+    def act(files: Files) -> None:
         if not name:
-            keeper.replace(snapshot, [empty])
+            files.replace(snapshot, [empty])
             return
-        with keeper.open(name) as source:
-            keeper.replace(snapshot, source.chunks(0, source.size()))
+        with files.open(name) as source:
+            files.replace(snapshot, source.chunks(0, source.size()))
 
     reason = f"by {name}, from which the log goes on" if name else "by an empty one: the whole log is there"
     draft.add("replace", snapshot, reason, act)
@@ -216,7 +182,7 @@ def _plan_strays(found: Survey, draft: Draft) -> None:
         if read.file.name not in (*aside, lay.index_path(first)):
             _move(found, read.file.name, lay.index_path(first), draft)
     for stray in found.misplaced:
-        _take_away("move aside", stray.name, "it does not fit behind the log", draft)
+        draft.aside(stray.name, "it does not fit behind the log")
         last = None if stray.count is None else stray.first + stray.count - 1
         begin = max(stray.first, found.range.first)
         indexes = f"{begin} on" if last is None else span(begin, last)
@@ -225,15 +191,14 @@ def _plan_strays(found: Survey, draft: Draft) -> None:
 
 def _move(found: Survey, name: str, target: str, draft: Draft) -> None:
     if found.disk.stat(posixpath.join(found.path, target)) is not None:
-        _take_away("remove", target, "it is empty, and another file belongs here", draft)
+        draft.aside(target, "it is empty, and another file belongs here", "remove")
 
-    def act(keeper: Keeper) -> None:
+    def act(files: Files) -> None:
         source, place = (posixpath.join(found.path, each) for each in (name, target))
-        keeper.keep(name)
-        keeper.disk.make_passing_directory(posixpath.dirname(place))
-        keeper.disk.link(source, place)
-        keeper.disk.sync_ancestors(place)
-        keeper.remove(name)  # a crash that brings it back leaves a copy, which does no harm
+        files.disk.make_passing_directory(posixpath.dirname(place))
+        files.disk.link(source, place)
+        files.disk.sync_ancestors(place)
+        files.remove(name)  # a crash that brings it back leaves a copy, which does no harm
 
     draft.add("move", name, f"to {target}, where it goes on with the log", act)
 
@@ -275,9 +240,9 @@ def _plan_beginning(found: Survey, covered: int, draft: Draft) -> None:
     head = lay.encode_index_head(capacity, first) + bytes(lay.SLOT_SIZE * capacity)
     name = lay.index_path(first)
 
-    def act(keeper: Keeper) -> None:
-        keeper.disk.make_directory(posixpath.dirname(posixpath.join(found.path, name)))
-        keeper.replace(name, [head, lay.segment(lay.ENTRIES_TOKEN, b"")])
+    def act(files: Files) -> None:
+        files.disk.make_directory(posixpath.dirname(posixpath.join(found.path, name)))
+        files.replace(name, [head, lay.segment(lay.ENTRIES_TOKEN, b"")])
 
     if is_gone:
         draft.lost.append(f"index {first} on, if the log held it")
@@ -323,12 +288,7 @@ def _sound_part(view: memoryview, first: int, finding: Finding) -> Table | None:
 
 
 def _rewrite(name: str, head: bytes, behind: int, reason: str, draft: Draft) -> None:
-    def act(keeper: Keeper) -> None:
-        keeper.keep(name)
-        with keeper.open(name) as source:
-            keeper.replace(name, chain([head], source.chunks(behind, source.size())))
-
-    draft.add("rewrite", name, reason, act)
+    draft.rewrite("rewrite", name, reason, lambda source: chain([head], source.chunks(behind, source.size())))
 
 
 def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
@@ -340,15 +300,7 @@ def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
 
 def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> None:
     for first in files:
-        _take_away("move aside", found.reads[first].file.name, reason, draft)
-
-
-def _take_away(action: str, name: str, reason: str, draft: Draft) -> None:
-    def act(keeper: Keeper) -> None:
-        keeper.keep(name)
-        keeper.remove(name)  # durable by the opening at the end
-
-    draft.add(action, name, reason, act)
+        draft.aside(found.reads[first].file.name, reason)
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:
@@ -400,4 +352,4 @@ def _renew_state(found: Survey, finding: Finding, last: int, draft: Draft) -> No
 
 
 def _write_state(name: str, values: dict[str, Any], reason: str, draft: Draft) -> None:
-    draft.add("rewrite", name, reason, lambda keeper: keeper.replace(name, [msgpack.packb(values)]))
+    draft.replace("rewrite", name, reason, msgpack.packb(values))

@@ -37,7 +37,7 @@ def plan_snapshot(
     size = "" if given.size is None else f"{given.size} bytes "
     write = Step("write", found.listing.snapshot, f"the state after index {index}: {size}from {given.name}")
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with RaftStore(path, disk=disk, snapshot_name=found.listing.snapshot) as store:
             store.snapshot(index, given.chunks(), prune=False)
             return f"snapshot at index {index}, {store.snapshot_size} bytes; {removed(store.prune())}"
@@ -48,4 +48,4 @@ def plan_snapshot(
         "freed_bytes": sum(file.size for file in covered),
     }
     steps = (write, *removals(covered, index))
-    return Plan("snapshot", "zmqraft", path, steps, apply, facts=facts, written_bytes=given.size, disk=disk)
+    return Plan("snapshot", "zmqraft", path, steps, act, facts=facts, written_bytes=given.size, disk=disk)

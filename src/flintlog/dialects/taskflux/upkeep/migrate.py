@@ -73,7 +73,7 @@ def _reencoded(segment: Segment, old: Layout, new: Layout) -> Iterator[bytes | b
     yield lay.END_MARKER
 
 
-def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
+def plan_migrate(disk: Disk, data: str, edition: str, target: str) -> Plan:
     """Write `data` in `edition` to `target`, an empty or a new root."""
     new = lay.layout_of(edition)
     found = survey(disk, data, read_all=True)
@@ -91,7 +91,7 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         steps.append(Step("write", lay.SNAPSHOT_FILE, f"state at LSN {found.base.index}, edition {edition}"))
     steps.append(Step("publish", target, "after both states were read and found equal"))
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with new_place(disk, target) as building:
             _write(disk, found, new, posixpath.join(building, "data"))
             _prove(found, survey(disk, posixpath.join(building, "data"), layout=new, read_all=True))
@@ -102,8 +102,9 @@ def plan_convert(disk: Disk, data: str, edition: str, target: str) -> Plan:
         "taskflux",
         data,
         tuple(steps),
-        apply,
+        act,
         written_bytes=sum(segment.file.size for segment in found.segments),
+        publishes=True,
         disk=disk,
     )
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, once and twice, in a deed that is final and in one that is not."""
+"""Ctrl-C, once and twice, in a transaction that is final and in one that is not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from flintlog.cli.deed import FINISHED, NOTHING_CHANGED, WHOLE, Deed
-from flintlog.disk import Disk
+from flintlog.disk import FINISHED, NOTHING_CHANGED, WHOLE, Disk, transaction
 
 
 def press() -> None:
@@ -25,38 +24,34 @@ def write(disk: Disk, path) -> None:
 
 
 def test_before_it_is_final_it_is_taken_back(place):
-    deed = Deed(Disk())
-    with pytest.raises(KeyboardInterrupt, match=NOTHING_CHANGED), deed():
-        write(deed.disk, place / "first")
+    with pytest.raises(KeyboardInterrupt, match=NOTHING_CHANGED), transaction(Disk()) as disk:
+        write(disk, place / "first")
         press()
     assert [path.name for path in place.iterdir()] == ["old"]
 
 
 def test_when_it_is_final_it_is_finished(place):
-    deed = Deed(Disk())
-    with pytest.raises(KeyboardInterrupt, match=FINISHED), deed():
-        write(deed.disk, place / "old")
+    with pytest.raises(KeyboardInterrupt, match=FINISHED), transaction(Disk()) as disk:
+        write(disk, place / "old")
         press()
-        write(deed.disk, place / "second")
+        write(disk, place / "second")
     assert (place / "second").read_bytes() == (place / "old").read_bytes() == b"new"
 
 
 def test_the_second_one_stops_at_once(place):
-    deed = Deed(Disk())
-    with pytest.raises(KeyboardInterrupt, match=WHOLE), deed():
-        write(deed.disk, place / "old")
+    with pytest.raises(KeyboardInterrupt, match=WHOLE), transaction(Disk()) as disk:
+        write(disk, place / "old")
         press()
         press()
-        write(deed.disk, place / "second")
+        write(disk, place / "second")
     assert not (place / "second").exists()
 
 
 def test_the_way_back_is_not_interrupted(place, monkeypatch):
-    deed = Deed(Disk())
     unlink = Disk.unlink
     monkeypatch.setattr(Disk, "unlink", lambda disk, path: (press(), unlink(disk, path)))
-    with pytest.raises(KeyboardInterrupt, match=NOTHING_CHANGED), deed():
-        write(deed.disk, place / "first")
+    with pytest.raises(KeyboardInterrupt, match=NOTHING_CHANGED), transaction(Disk()) as disk:
+        write(disk, place / "first")
         press()
     assert [path.name for path in place.iterdir()] == ["old"]
 
@@ -64,9 +59,8 @@ def test_the_way_back_is_not_interrupted(place, monkeypatch):
 def test_who_ignores_the_signal_is_not_interrupted(place):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        deed = Deed(Disk())
-        with deed():
-            write(deed.disk, place / "old")
+        with transaction(Disk()) as disk:
+            write(disk, place / "old")
             press()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
@@ -75,7 +69,6 @@ def test_who_ignores_the_signal_is_not_interrupted(place):
 
 def test_afterwards_the_signal_means_what_it_meant():
     before = signal.getsignal(signal.SIGINT)
-    deed = Deed(Disk())
-    with deed():
+    with transaction(Disk()):
         pass
     assert signal.getsignal(signal.SIGINT) == before

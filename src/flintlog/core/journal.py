@@ -1,8 +1,8 @@
-"""Takes a repair back: every file as it was before it, byte for byte.
+"""The journal of a repair: the original of every file that changes, and what it takes to go back to them.
 
-A repair writes down, before it changes anything, which files there are (`flintlog-repair.json` beside the originals),
-and when it is done, what it left. With that a later `repair --undo` knows what to put back and what to remove, and
-refuses when somebody has written to the directory since: it would take that away too.
+Before a repair changes anything, it writes down which files there are (`flintlog-repair.json` beside the originals),
+and when it is done, what it left. With that a later `repair --undo` knows what to put back and what to remove. It
+refuses when a store has written to the directory since: going back would take that away too.
 
 Originals come back by a link and a rename, so a full disk is no obstacle. Each file is the repaired one or the
 original one at any moment; an undo that was cut short is finished by the next.
@@ -14,18 +14,20 @@ import errno
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from flintlog.core.inside import refuse_link
 from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Plan, Step
-from flintlog.disk import Disk, Mode, take_lock
-from flintlog.errors import DamageError, DiskError, RefusedError, UsageError
+from flintlog.disk import Disk, Mode, Stat, take_lock
+from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
 RECORD_FILE = "flintlog-repair.json"
-UNDO_SCRATCH = "undo.new"
+_SCRATCH = "undo.new"
 _RECORD_BYTES_MAX = 256 << 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
@@ -117,13 +119,95 @@ def kept_files(disk: Disk, folder: str) -> list[str]:
     return [name for name in tree(disk, folder) if name != RECORD_FILE]
 
 
+class Journal:
+    """What one repair keeps, in `kept/<name>/`. It is the policy of the transaction that the repair runs in."""
+
+    def __init__(self, disk: Disk, root: str, name: str) -> None:
+        self.root = root
+        self.directory = posixpath.join(root, KEPT_DIRECTORY, name)
+        self._disk = disk
+        self._before: dict[str, bool] = {}  # the files that were there, and whether each is kept by now
+
+    @property
+    def has_kept(self) -> bool:
+        return any(self._before.values())
+
+    def begin(self, made: str | None) -> None:
+        """Write down which files there are; `made` was made by taking the lock."""
+        self.directory = _unused(self._disk, self.directory)
+        self._before = {name: False for name in tree(self._disk, self.root) if name != made}
+        self._write(Record("begun", list(self._before)))
+
+    def keep(self, path: str) -> list[Callable[[], None]]:
+        """Copy a file, or every file below a directory, aside, durable on return."""
+        name = posixpath.relpath(path, self.root)
+        new = [
+            each
+            for each, kept in self._before.items()
+            if not kept and (each == name or each.startswith(f"{name}/"))
+        ]
+        for each in new:
+            with self._disk.open(posixpath.join(self.root, each)) as source:
+                self._set_aside(each, source.chunks(0, source.size()), source.stat())
+            self._before[each] = True
+        return [partial(self._put_back, each) for each in new]
+
+    def finish(self) -> None:
+        """Write down what the repair left, so that it can be told from what comes later."""
+        originals = {
+            name: digest(self._disk, posixpath.join(self.directory, name))
+            for name, kept in self._before.items()
+            if kept
+        }
+        self._write(Record("done", list(self._before), digests(self._disk, self.root), originals))
+
+    def discard(self) -> None:
+        """Remove the copies: everything was put back. The disk may be full, so this writes nothing."""
+        if self._before:
+            for name in (*kept_files(self._disk, self.directory), RECORD_FILE):
+                if self._disk.stat(posixpath.join(self.directory, name)) is not None:
+                    self._disk.unlink(posixpath.join(self.directory, name))
+        with suppress(FlintlogError):
+            if not any(tree(self._disk, self.directory)):
+                self._disk.remove_directory(self.directory)
+            if not self._disk.list(posixpath.dirname(self.directory)):
+                self._disk.remove_directory(posixpath.dirname(self.directory))
+
+    def cannot(self, error: FlintlogError) -> str:
+        return (
+            f"The files could not all be put back ({error.what()}); they are in {self.directory}, and "
+            "`repair --undo --force` puts them back"
+        )
+
+    def _put_back(self, name: str) -> None:
+        target = posixpath.join(self.root, name)
+        put_back(self._disk, posixpath.join(self.directory, name), target, self.directory)
+        self._disk.sync_directory(posixpath.dirname(target))
+
+    def _write(self, record: Record) -> None:
+        self._set_aside(RECORD_FILE, [record.encode()])
+
+    def _set_aside(self, name: str, chunks: Iterable[bytes], like: Stat | None = None) -> None:
+        target = posixpath.join(self.directory, name)
+        self._disk.make_directory(posixpath.dirname(target))
+        self._disk.publish(target, chunks, scratch=posixpath.join(self.directory, _SCRATCH), like=like)
+
+
+def _unused(disk: Disk, directory: str) -> str:
+    """Repairs of one second are numbered: none writes over the originals of another, and their order is known."""
+    stamp = posixpath.basename(directory).partition("-")[0]
+    there = [age(name) for name in disk.list(posixpath.dirname(directory))]
+    numbers = [number for moment, number, _ in there if moment == stamp]
+    return f"{directory}-{max(numbers) + 1}" if numbers else directory
+
+
 def give_back(disk: Disk, root: str, folder: str, before: list[str]) -> None:
     """Put every original back and remove what was not there before, durable on return."""
     known = set(before)
     changed = []
     for name in kept_files(disk, folder):
         if name in known:
-            _put_back(disk, posixpath.join(folder, name), posixpath.join(root, name), folder)
+            put_back(disk, posixpath.join(folder, name), posixpath.join(root, name), folder)
             changed.append(name)
     for name in list(tree(disk, root)):
         if name not in known:
@@ -133,8 +217,9 @@ def give_back(disk: Disk, root: str, folder: str, before: list[str]) -> None:
         disk.sync_directory(parent)
 
 
-def _put_back(disk: Disk, original: str, target: str, folder: str) -> None:
-    scratch = posixpath.join(folder, UNDO_SCRATCH)
+def put_back(disk: Disk, original: str, target: str, folder: str) -> None:
+    """Make an original the file again, by a link and a rename."""
+    scratch = posixpath.join(folder, _SCRATCH)
     if disk.stat(scratch) is not None:
         disk.unlink(scratch)
     if not disk.is_directory(posixpath.dirname(target)):
@@ -159,7 +244,7 @@ def plan_undo(
         refusal = _refusal(disk, root, *rounds[0])
     steps = [] if refusal is not None else [step for each in rounds for step in _steps(disk, root, *each)]
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with take_lock(disk, lock, lock_mode, root):
             for folder, record in rounds:
                 passing = posixpath.relpath(lock, root)
@@ -174,7 +259,7 @@ def plan_undo(
     if len(rounds) > 1:
         facts["rounds"] = len(rounds)
     once = tuple(dict.fromkeys(steps))  # what came with one round is there in the next
-    return Plan("undo", dialect, root, once, apply, refusal=refusal, facts=facts, disk=disk)
+    return Plan("undo", dialect, root, once, act, refusal=refusal, facts=facts, disk=disk)
 
 
 def _take_back(disk: Disk, root: str, folder: str, record: Record) -> None:
@@ -194,7 +279,7 @@ def continue_repair(disk: Disk, folder: str, before: str) -> None:
 
 def _write(disk: Disk, folder: str, record: Record) -> None:
     target = posixpath.join(folder, RECORD_FILE)
-    disk.publish(target, [record.encode()], scratch=posixpath.join(folder, UNDO_SCRATCH))
+    disk.publish(target, [record.encode()], scratch=posixpath.join(folder, _SCRATCH))
 
 
 Rounds = list[tuple[str, Record]]

@@ -2,6 +2,8 @@
 
 What is written is the state at the durable epoch: one compaction, in the manner of the new edition, and nothing of the
 history before it. Everything is written to `<target>.new`, read back, compared, and renamed.
+
+Without an edition, a directory gets the newest version of its own edition, in its place; opening a store does the same.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from flintlog.dialects.limestone import tables
 from flintlog.dialects.limestone.layout import Catalog, Edition
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
 from flintlog.dialects.limestone.store.sorted_file import sorted_file
 from flintlog.dialects.limestone.survey import Survey, survey
@@ -27,10 +30,16 @@ from flintlog.errors import RefusedError, UsageError
 _EDITIONS: dict[str, Edition] = {"designed": "designed", "shipped": "shipped"}
 
 
-def plan_convert(
-    disk: Disk, path: str, edition: str, target: str, instance: Callable[[], str] = new_instance
+def plan_migrate(
+    disk: Disk,
+    path: str,
+    edition: str | None = None,
+    target: str = "",
+    instance: Callable[[], str] = new_instance,
 ) -> Plan:
     """Write the state of `path` in `edition` to `target`, an empty or a new place."""
+    if edition is None:
+        return _plan_version(disk, path)
     if edition not in _EDITIONS:
         raise UsageError(f"{edition!r} is not an edition", advice=f"Known: {', '.join(_EDITIONS)}")
     new = _EDITIONS[edition]
@@ -57,13 +66,59 @@ def plan_convert(
         Step("publish", target, "after both states were read and found equal"),
     ]
 
-    def apply() -> str:
+    def act(disk: Disk) -> str:
         with new_place(disk, target) as building:
             _write(disk, found, new, building, compacted, numbers, instance)
             _prove(found, survey(disk, building))
         return f"{target} holds the same state in edition {edition}"
 
-    return Plan("migrate", "limestone", path, tuple(steps), apply, written_bytes=found.size, disk=disk)
+    return Plan(
+        "migrate", "limestone", path, tuple(steps), act, written_bytes=found.size, publishes=True, disk=disk
+    )
+
+
+def _plan_version(disk: Disk, path: str) -> Plan:
+    """The manifest gets the newest version of its edition; the state stays. An older release reads it no more."""
+    found = survey(disk, path)
+    found.refuse_damage()
+    assert found.manifest is not None
+    old, new = found.manifest.version, lay.VERSION_OF[found.edition]
+    if old == new:
+        raise RefusedError(
+            f"version {old} is the newest of the {found.edition} edition; there is nothing to upgrade",
+            file=path,
+            advice="Name --edition and --to for the other edition",
+        )
+    steps = [Step("write", lay.MANIFEST_FILE, f"version {old} becomes version {new}")]
+    if found.edition == "designed":
+        first = [
+            log.name for log in found.listing.logs if log.name in (lay.COMPACTED_FILE, lay.COMPACTED_PREVIOUS)
+        ]
+        steps = [
+            *(Step("rename", name, "gets the name of a rotated log, which it is") for name in first),
+            Step("rename", lay.MANIFEST_FILE, f"to {lay.MANIFEST_BACK}, which holds until it goes"),
+            *steps,
+            Step("remove", lay.MANIFEST_BACK, "from then on the new manifest holds"),
+        ]
+    elif old < lay.VERSION_OF_END_MARKERS:
+        reason = "gets the name of a rotated log: from now on snippets have end markers"
+        steps += [Step("rename", log.name, reason) for log in found.listing.logs if log.active and log.size]
+
+    def act(disk: Disk) -> str:
+        with Datastore(path, snapshot=False, disk=disk):
+            return f"version {old} became version {new}"
+
+    facts = {"edition": found.edition, "from": old, "to": new}
+    return Plan(
+        "migrate",
+        "limestone",
+        path,
+        tuple(steps),
+        act,
+        findings=tuple(found.findings),
+        facts=facts,
+        disk=disk,
+    )
 
 
 def _blobs(found: Survey) -> set[int]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintlog.disk import Disk, ReversibleKernel, take_lock
+from flintlog.disk import Disk, TransactionKernel, take_lock
 from flintlog.errors import DiskError, LockedError
 from flintlog.testing import MemoryKernel
 
@@ -65,7 +65,7 @@ def do(disk: Disk, deed: tuple[str, ...]) -> None:
 def test_everything_is_as_it_was_unless_something_was_given_up(deeds):
     plain = prepared()
     before = contents(plain)
-    kernel = ReversibleKernel(plain.kernel)
+    kernel = TransactionKernel(plain.kernel)
     disk = Disk(kernel)
     for deed in deeds:
         try:
@@ -97,13 +97,13 @@ def test_everything_is_as_it_was_unless_something_was_given_up(deeds):
 )
 def test_what_is_final(deed, final):
     told = []
-    kernel = ReversibleKernel(prepared().kernel, on_final=lambda: told.append(1))
+    kernel = TransactionKernel(prepared().kernel, on_final=lambda: told.append(1))
     do(Disk(kernel), deed)
     assert (kernel.final, bool(told)) == (final, final)
 
 
 def test_a_name_for_others_to_see_is_final_where_it_publishes():
-    kernel = ReversibleKernel(prepared().kernel, publishes=True)
+    kernel = TransactionKernel(prepared().kernel, publishes=True)
     do(Disk(kernel), ("publish", "c"))
     assert kernel.final
 
@@ -112,7 +112,7 @@ def test_a_left_over_scratch_file_is_not_missed():
     plain = prepared()
     with plain.open(f"{ROOT}/scratch.new", "create") as file:
         file.pwrite(b"left", 0)
-    kernel = ReversibleKernel(plain.kernel)
+    kernel = TransactionKernel(plain.kernel)
     do(Disk(kernel), ("publish", "c"))
     assert not kernel.final
     kernel.take_back()
@@ -121,7 +121,7 @@ def test_a_left_over_scratch_file_is_not_missed():
 
 def test_what_others_put_into_a_new_directory_stays():
     plain = prepared()
-    kernel = ReversibleKernel(plain.kernel)
+    kernel = TransactionKernel(plain.kernel)
     do(Disk(kernel), ("folder", "other"))
     with plain.open(f"{ROOT}/other/theirs", "create"):
         pass
@@ -131,7 +131,7 @@ def test_what_others_put_into_a_new_directory_stays():
 
 def test_the_lock_is_held_until_the_way_back_is_over():
     plain = prepared()
-    kernel = ReversibleKernel(plain.kernel)
+    kernel = TransactionKernel(plain.kernel)
     disk = Disk(kernel)
     take_lock(disk, f"{ROOT}/a", "write", ROOT).close()
     with pytest.raises(LockedError):

@@ -1,0 +1,103 @@
+"""The sessions that come due, and those that were replayed too often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.operations import Place
+from flintlog.dialects.mpy6a.store.chains import Chains
+from flintlog.dialects.mpy6a.store.engine import Engine, Work
+from flintlog.dialects.mpy6a.store.reader import DueReader, Piece
+from flintlog.dialects.mpy6a.store.session import Topic
+
+
+class Taken(NamedTuple):
+    """Rows of all pieces, counted one after the other: in which order they are due, and which are spent."""
+
+    pieces: list[Piece]
+    order: NDArray[np.int64]
+    spent: NDArray[np.bool_]  # replayed too often
+
+
+class Due:
+    """The engine's lock is held in every call."""
+
+    def __init__(self, engine: Engine, chains: Chains, topics: Mapping[int, Topic]) -> None:
+        self._engine = engine
+        self._chains = chains
+        self._topics = topics
+        self._listed: set[Place] = set()  # of sessions that were listed as open, and are handed out too
+        self.begin()
+
+    def begin(self) -> None:
+        """Read from the beginning: what was handed out and not ended comes again."""
+        engine = self._engine
+        self._reader = DueReader(engine.disk, engine.path, engine.machine)
+
+    def next(self) -> int | None:
+        """When the next session is due, or was; None when none waits."""
+        return self._reader.next_due()
+
+    def take(self, work: Work, now: int, limit: int) -> Taken:
+        """Hand out up to `limit` sessions. Spent ones move to the file of exhausted sessions, where there is one."""
+        pieces, order = self._reader.take(now, limit)
+        pieces = [self._with_changes(piece) for piece in pieces]
+        for piece in pieces:
+            if not self._engine.machine.files[piece.file].flags & lay.READ:
+                self._engine.do(work, lay.OpenToRead(piece.file))
+        spent = [self._spent(piece) for piece in pieces]
+        if not self._engine.strict:
+            for piece, mine in zip(pieces, spent, strict=True):
+                self._set_aside(work, piece, mine)
+        return Taken(pieces, order, np.concatenate(spent) if spent else np.zeros(0, np.bool_))
+
+    def _with_changes(self, piece: Piece) -> Piece:
+        """The piece with what was done to its sessions before the store was opened."""
+        for (name, offset), session in self._engine.machine.taken.items():
+            if name == piece.file:
+                piece = piece.changed(offset, session.data)
+        return piece
+
+    def _spent(self, piece: Piece) -> NDArray[np.bool_]:
+        records = piece.records
+        spent = np.zeros(len(records), np.bool_)
+        for topic in self._topics.values():
+            if topic.attempts_max:
+                spent |= (records.topic == topic.number) & (records.attempts >= topic.attempts_max)
+        return spent
+
+    def _set_aside(self, work: Work, piece: Piece, spent: NDArray[np.bool_]) -> None:
+        for row in np.flatnonzero(spent).tolist():
+            self._engine.do(work, ops.Exhaust(piece.place(row), lay.encode_record(piece.record(row))))
+            self._chains.advance(work, piece.file)
+
+    # Sessions with two handles
+
+    def list_too(self, place: Place) -> None:
+        """The session at this place is also among the open ones."""
+        self._listed.add(place)
+
+    def was_ended(self, place: Place | None) -> bool:
+        """Was a session that had two handles ended with the other one?"""
+        return place in self._listed and (place.name, place.offset) not in self._engine.machine.taken
+
+    def ended_among(self, places: list[Place]) -> Place | None:
+        """A session inside of these places that was ended with its other handle."""
+        ended = filter(self.was_ended, self._listed)
+        return next((place for place in ended if any(each.holds(place) for each in places)), None)
+
+    def finish(self, work: Work, place: Place) -> None:
+        """A session is ended that perhaps was not handed out yet."""
+        self._chains.advance(work, place.name)
+        if place in self._listed:
+            self._reader.forget(place)
+
+    def in_use(self) -> set[str]:
+        """The files that sessions were handed out of."""
+        return self._reader.in_use() | {place.name for place in self._listed}
