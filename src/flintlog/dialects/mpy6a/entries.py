@@ -29,7 +29,8 @@ from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
 from flintlog.dialects.mpy6a.scan import LogScan
-from flintlog.dialects.mpy6a.survey import Survey, live_survey, sound_survey, survey, survey_at
+from flintlog.dialects.mpy6a.seen import Survey
+from flintlog.dialects.mpy6a.survey import live_survey, sound_survey, survey, survey_at
 from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
@@ -97,7 +98,7 @@ def _ranges(
     Each knows when the record before it is due, how many of its first bytes are of sessions that ended, and behind how
     many opening writes the bytes again, from the operation log.
     """
-    again = end if found.behind is None else found.behind.synced.get(name, end)
+    again = found.authority.synced(name, end)
     marks = [(0, 0)]
     if query.cut_bytes is not None and end > query.cut_bytes:
         marks += _marks(found, name, end, written, query.cut_bytes)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from flintlog.core.finding import Damage, Finding
+from flintlog.core.finding import Damage
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.authority import ByNote, short
 from flintlog.dialects.mpy6a.content import Content
 from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.replay import File
+from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.dialects.mpy6a.waiting import waits
 from flintlog.disk import Progress
 
-if TYPE_CHECKING:
-    from flintlog.dialects.mpy6a.survey import Survey
-
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
 _EXHAUSTED_BEFORE = 1  # sessions are exhausted in any order of time
-_NEVER_TORN = 1 << 63
 
 
 def sort_chains(found: Survey) -> None:
@@ -56,7 +53,7 @@ def examine(
     read: Iterator[Records] | None = None
     if reader is not None:
         files = [file for chain in found.machine.chains.values() for file in reversed(chain)]
-        read = reader([_reading(found, file) for file in files if _unreadable(found, file) is None])
+        read = reader([_reading(found, file) for file in files if _fits(found, file)])
     for chain in found.machine.chains.values():
         first_times: int | None = None  # of the file that follows
         for at in range(len(chain) - 1, -1, -1):
@@ -84,65 +81,28 @@ def examine(
 
 def _reading(found: Survey, file: File) -> tuple[Content, int]:
     """A file to read, and from where on its end may be torn."""
-    growing = found.described.get(file.name, 0) if file.written and found.behind is None else _NEVER_TORN
-    return found.content(file), growing
+    return found.content(file), found.authority.torn_from(file)
+
+
+def _fits(found: Survey, file: File) -> bool:
+    return found.authority.misfit(file, found.listing.data.get(file.name)) is None
 
 
 def _examine_file(
     found: Survey, file: File, whole: bool, read: Iterator[Records] | None
 ) -> tuple[int, int] | None:
     """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
-    problem = _unreadable(found, file)
-    if problem is not None:
-        found.findings.append(problem)
+    size = found.listing.data.get(file.name)
+    misfit = found.authority.misfit(file, size)
+    if misfit is not None:
+        found.findings.append(misfit)
         return None
-    if found.behind is not None:
-        size = found.listing.data.get(file.name, 0)
-        if size < file.length:
-            found.add(
-                "file-behind",
-                f"{file.length - size} bytes at its end are in the operation log only; opening writes them",
-                file.name,
-                size,
-            )
-        elif size > file.length:
-            found.add(
-                "file-ahead",
-                f"{size - file.length} bytes at its end belong to no operation; opening cuts them",
-                file.name,
-                file.length,
-            )
+    unsettled = found.authority.unsettled(file, size or 0)
+    if unsettled is not None:
+        found.findings.append(unsettled)
     if not whole:
         return None
     return _judge_records(found, file, read_records(_reading(found, file)) if read is None else next(read))
-
-
-def _unreadable(found: Survey, file: File) -> Finding | None:
-    """Why the records of a file need not be looked at."""
-    size = found.listing.data.get(file.name, 0)
-    if file.name not in found.listing.data:
-        synced = file.length if found.behind is None else found.behind.synced[file.name]
-        if synced or (found.behind is None and file.name != found.created):
-            return _short(file, 0, "the file is missing")
-    if found.behind is not None:
-        if size < found.behind.synced[file.name]:
-            return _short(file, size, "the file is shorter than it was")
-    elif size < file.length:
-        return _short(file, size, "the file is shorter than its descriptor says")
-    elif not file.written and size != file.length:
-        return CODES.finding(
-            "file-long",
-            "the file is not written any more and longer than its descriptor says",
-            file.name,
-            file.length,
-            f"{file.length} bytes",
-            f"{size} bytes",
-        )
-    return None
-
-
-def _short(file: File, size: int, message: str) -> Finding:
-    return CODES.finding("file-short", message, file.name, size, f"{file.length} bytes", f"{size} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +146,8 @@ def read_records(item: tuple[Content, int]) -> Records:
 
 
 def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] | None:
-    if file.written:
-        found.newest[file.name] = read.newest
+    if file.written and isinstance(found.authority, ByNote):
+        found.authority.newest[file.name] = read.newest
     found.entries[file.name] = read.count
     found.waiting[file.name] = read.waiting
     damage = read.damage
@@ -200,7 +160,7 @@ def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] 
             return None
         if read.stop.offset < file.offset:
             found.findings.append(
-                _short(file, read.stop.offset, "the file is read further than it has records")
+                short(file, read.stop.offset, "the file is read further than it has records")
             )
             return None
         file.length = read.stop.offset
@@ -211,28 +171,19 @@ def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] 
 
 def compare_exhausted(found: Survey) -> None:
     """The sessions that were set aside: all there, and each a record."""
-    size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
-    view = found.view(lay.EXHAUSTED_FILE)
-    if found.behind is not None:
-        if size < found.behind.exhausted:
-            found.add(
-                "exhausted-short",
-                "sessions that were set aside are missing",
-                lay.EXHAUSTED_FILE,
-                size,
-                f"{found.behind.exhausted} bytes",
-                f"{size} bytes",
-            )
-            return
-        view = memoryview(b"".join((view[: found.behind.exhausted], *found.behind.set_aside)))
+    misses = found.authority.misses_exhausted(found.listing.known.get(lay.EXHAUSTED_FILE, 0))
+    if misses is not None:
+        found.findings.append(misses)
+        return
+    view = found.authority.exhausted_bytes(found.view(lay.EXHAUSTED_FILE))
     count = 0
     stop: scan.Stop | None = None
     for records, stop in scan.record_batches(view, before=_EXHAUSTED_BEFORE, ordered=False):  # noqa: B007
         count += len(records)
     assert stop is not None
     found.entries[lay.EXHAUSTED_FILE] = count
-    if found.behind is None:
+    if not found.has_operation_log:
         found.machine.exhausted = stop.offset
-    damage = scan.judge_records(view, stop, _EXHAUSTED_BEFORE, written=found.behind is None)
+    damage = scan.judge_records(view, stop, _EXHAUSTED_BEFORE, written=not found.has_operation_log)
     if damage is not None:
         found.findings.append(CODES.of(damage, lay.EXHAUSTED_FILE))

@@ -25,7 +25,7 @@ from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.content import Content
 from flintlog.dialects.mpy6a.files import SCRATCH_DATA
 from flintlog.dialects.mpy6a.layout import StateID
-from flintlog.dialects.mpy6a.survey import Survey
+from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.dialects.mpy6a.waiting import Cut, Taken, Within, chains_of, merge, merge_chains
 from flintlog.disk import Disk, File
 from flintlog.errors import DiskError, RefusedError

@@ -11,34 +11,26 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any
 
-from flintlog.core.finding import Finding, Severity, gravest
+from flintlog.core.finding import Severity
 from flintlog.core.inside import member
 from flintlog.core.live import ChangedError, holding, settled
-from flintlog.core.position import check_reached
 from flintlog.dialects.mpy6a import examine, scan
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a.content import Content, view_of
-from flintlog.dialects.mpy6a.files import Listing, list_files, mark_of
+from flintlog.dialects.mpy6a.authority import ByNote, ByOperationLog
+from flintlog.dialects.mpy6a.files import list_files, mark_of
 from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
-from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import (
     Created,
-    Effect,
     File,
-    Logged,
     Machine,
-    Removed,
-    SetAside,
-    Written,
 )
 from flintlog.dialects.mpy6a.scan import Events, LogScan
+from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
@@ -47,99 +39,6 @@ _PAUSE_SECONDS = 0.001
 _BASE_HEAD_BYTES = 48
 _BASE_BYTES_MAX = 1 << 20
 _CLOSE = "Try again, or close the store that writes here"
-
-
-@dataclass(slots=True)
-class Behind:
-    """What `operations.log` says that the other files may lack: it is written when the store is opened."""
-
-    descriptors: list[lay.Descriptor]  # of the checkpoint
-    synced: dict[str, int]  # how much of each data file was synced by the checkpoint
-    tails: dict[str, list[Bytes]] = field(default_factory=dict)  # what follows in each
-    changes: list[bytes] = field(default_factory=list)  # events of the change log since the checkpoint
-    exhausted: int = 0
-    set_aside: list[Bytes] = field(default_factory=list)
-
-    def note(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Written(file, _, data):
-                    self.tails.setdefault(file.name, []).append(data)
-                case Logged(event):
-                    self.changes.append(event)
-                case Created(name):
-                    self.synced[name] = 0
-                    self.tails.pop(name, None)
-                case Removed(name):
-                    self.synced.pop(name, None)
-                    self.tails.pop(name, None)
-                case SetAside(_, data):
-                    self.set_aside.append(data)
-
-
-@dataclass(slots=True)
-class Survey:
-    """What the verbs, and opening, know of a directory."""
-
-    disk: Disk
-    path: str
-    listing: Listing
-    machine: Machine = field(default_factory=Machine)
-    behind: Behind | None = None  # None: the note's files are all there is
-    log: LogScan | None = None  # of the log that decides
-    opened: int = 0  # events of its checkpoint that hold an open session
-    findings: list[Finding] = field(default_factory=list)
-    entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
-    waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
-    described: dict[str, int] = field(default_factory=dict)  # how long the files of the snapshot were: synced
-    leftovers: tuple[str, ...] = ()  # data files that no descriptor names
-    unexplained: tuple[str, ...] = ()  # those of them of which nothing says why they are there
-    deleted: set[str] = field(default_factory=set)  # what the log that decides says to be gone
-    created: str | None = None  # the file that the last change of the note's files created
-    first: StateID | None = None  # the oldest position that the logs reach back to
-    newest: dict[str, StateID] = field(default_factory=dict)  # session id in each file that is written
-    readable: bool = False  # do the logs say which files there are?
-    _contents: dict[str, Content] = field(default_factory=dict)
-
-    @property
-    def log_name(self) -> str:
-        return lay.CHANGES_FILE if self.behind is None else lay.OPERATIONS_FILE
-
-    @property
-    def last(self) -> StateID:
-        """Where the log ends. No event of the note tells of a record, but what was put has the id of its operation."""
-        newest = [] if self.behind is not None else list(self.newest.values())
-        return max([self.machine.last, *newest])
-
-    def refuse_damage(self) -> None:
-        """Raise for what would stop a store from opening."""
-        worst = gravest(self.findings)
-        if worst is not None and worst.is_grave:
-            raise worst.error(self.path)
-
-    def refuse_missing(self, position: StateID) -> None:
-        """Raise for a position at which there is no state."""
-        check_reached(position, self.first or lay.ZERO, self.last, unit="state id", path=self.path)
-
-    def content(self, file: File) -> Content:
-        """The bytes of a data file, those that it lacks included."""
-        found = self._contents.get(file.name)
-        if found is None or found.file is not file:
-            tail = self.behind.tails.get(file.name) if self.behind else None
-            if not tail or self.behind is None:
-                found = Content(self.disk, self.path, file)
-            else:
-                found = Content(self.disk, self.path, file, self.behind.synced[file.name], b"".join(tail))
-            self._contents[file.name] = found
-        return found
-
-    def view(self, name: str, *, copy: bool = True) -> memoryview:
-        """The bytes of a file; one that may be cut meanwhile is copied."""
-        return view_of(self.disk, posixpath.join(self.path, name), copy=copy)
-
-    def add(self, code: str, message: str, file: str, *place: Any) -> None:
-        """Note a finding: `place` is the offset, and what was expected and found there."""
-        self.findings.append(CODES.finding(code, message, file, *place))
 
 
 def survey(
@@ -228,10 +127,8 @@ def survey_at(now: Survey, position: StateID) -> Survey:
     if position == now.last:
         return now
     past = Survey(now.disk, now.path, now.listing)
-    if now.behind is not None:
-        _read_operations(past, position)
-    else:
-        _read_note(past, position)
+    read = _read_operations if now.has_operation_log else _read_note
+    read(past, position)
     examine.sort_chains(past)
     for file in past.machine.files.values():
         _refuse_gone(now, past, file, position)
@@ -243,11 +140,7 @@ def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> No
     present = now.machine.files.get(file.name)
     if present is not None and present.id == file.id:
         return
-    if past.behind is not None:
-        told = past.behind.synced[file.name] <= file.offset or file.offset == file.length
-    else:  # how long it was is known of a closed file of the snapshot only
-        told = not file.written and file.offset == file.length == past.described.get(file.name)
-    if not told:
+    if not past.authority.still_told(file):
         raise RefusedError(
             f"sessions that waited at {position} were read since, and their file was deleted",
             file=posixpath.join(now.path, file.name),
@@ -311,6 +204,11 @@ def _sort_leftovers(found: Survey) -> None:
 # The note's rule: snapshot, change log
 
 
+def _note(found: Survey) -> ByNote:
+    assert isinstance(found.authority, ByNote), "an operation log decides here"
+    return found.authority
+
+
 def _read_note(found: Survey, until: StateID | None = None) -> None:
     if lay.CHANGES_FILE not in found.listing.known:
         raise DamageError(
@@ -340,7 +238,7 @@ def _read_note(found: Survey, until: StateID | None = None) -> None:
                     offset=offset,
                 )
             files[descriptor.name] = File.of(descriptor)
-            found.described[descriptor.name] = descriptor.length
+            _note(found).described[descriptor.name] = descriptor.length
             last = max(last, descriptor.last_id)
     machine = found.machine = Machine(files.values(), last)
     found.first = last if last.term else None
@@ -355,6 +253,7 @@ def _read_note(found: Survey, until: StateID | None = None) -> None:
 
 def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: StateID | None = None) -> None:
     """Apply the operations of a change log that come after a snapshot."""
+    note = _note(found)
     log = found.log = _scan(found, view, checked=False)
     machine = found.machine
     previous = StateID(0, 0)
@@ -391,10 +290,10 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
                         file.length, file.offset + change.size
                     )  # the file is gone, and its length too
             effects = machine.apply(state_id, change)
-            found.created = next((item.name for item in effects if isinstance(item, Created)), None)
+            note.created = next((item.name for item in effects if isinstance(item, Created)), None)
             if isinstance(change, lay.Delete):
                 found.deleted.add(change.name)
-                found.described.pop(change.name, None)
+                note.described.pop(change.name, None)
     for file in machine.files.values():
         _measure(found, file)
 
@@ -466,28 +365,23 @@ def _read_operations(found: Survey, until: StateID | None = None) -> None:
                 )
             sessions.append(ops.decode_open(_payload(view, log.events, row)))
     found.first = log.events.state_id(0)
-    found.opened = base.sessions
     with _At(lay.OPERATIONS_FILE, log.events, 0):
         found.machine = Machine.of(found.first, base, sessions)
-    found.behind = Behind(
-        list(base.descriptors),
-        {item.name: item.length for item in base.descriptors},
-        exhausted=base.exhausted,
-    )
+    authority = found.authority = ByOperationLog(list(base.descriptors), base.exhausted, base.sessions)
     for row in range(base.sessions + 1, len(log.events)):
         state_id = log.events.state_id(row)
         if until is not None and state_id > until:
             return
         with _At(lay.OPERATIONS_FILE, log.events, row):
             operation = ops.decode(_payload(view, log.events, row))
-            found.behind.note(found.machine.apply(state_id, operation))
+            authority.note(found.machine.apply(state_id, operation))
             found.deleted |= {operation.name} if isinstance(operation, lay.Delete) else set()
     damaged = any(item.severity is Severity.CORRUPT for item in found.findings)
     if not damaged:  # otherwise the note's files may well know more
-        _compare_note(found, note)
+        _compare_note(found, authority, note)
 
 
-def _compare_note(found: Survey, note: dict[str, memoryview]) -> None:
+def _compare_note(found: Survey, authority: ByOperationLog, note: dict[str, memoryview]) -> None:
     """The note's files can be behind the operation log, never ahead."""
     for name, latest in ((lay.SNAPSHOT_FILE, _latest_of_snapshot), (lay.CHANGES_FILE, _latest_of_changes)):
         try:
@@ -501,7 +395,7 @@ def _compare_note(found: Survey, note: dict[str, memoryview]) -> None:
             continue
         if newest is None or newest <= found.machine.last:
             continue
-        if name == lay.CHANGES_FILE and not continues(found, note[name]):
+        if name == lay.CHANGES_FILE and not continues(authority, note[name]):
             found.add(
                 "note-behind", "it does not say what the operation log says; opening writes it anew", name
             )
@@ -515,11 +409,10 @@ def _compare_note(found: Survey, note: dict[str, memoryview]) -> None:
             )
 
 
-def continues(found: Survey, view: memoryview) -> bool:
+def continues(authority: ByOperationLog, view: memoryview) -> bool:
     """Does this change log begin with what the operation log says since its checkpoint?"""
-    assert found.behind is not None
     events = scan.scan_log(view, checked=False).events
-    told = found.behind.changes
+    told = authority.changes
     return len(told) <= len(events) and all(
         view[int(events.offset[row]) : events.end(row)] == event for row, event in enumerate(told)
     )

@@ -21,7 +21,7 @@ from flintlog.dialects.mpy6a.replay import File, OpenSession
 from flintlog.dialects.mpy6a.scan import Records
 
 if TYPE_CHECKING:
-    from flintlog.dialects.mpy6a.survey import Survey
+    from flintlog.dialects.mpy6a.seen import Survey
 
 _WINDOW_BYTES_MIN = 1 << 14
 _WINDOW_BYTES_MAX = 1 << 20

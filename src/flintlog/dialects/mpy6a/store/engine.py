@@ -18,14 +18,16 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.group_commit import GroupCommit, Ticket
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
+from flintlog.dialects.mpy6a.authority import ByNote, ByOperationLog
 from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.files import is_mark
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.operations import Bytes, Operation
 from flintlog.dialects.mpy6a.replay import Effect, Machine, Written
+from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.dialects.mpy6a.store.note_files import NoteFiles
 from flintlog.dialects.mpy6a.store.operation_log import OperationLog
-from flintlog.dialects.mpy6a.survey import Survey, survey
+from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
@@ -83,14 +85,15 @@ class Engine:
     # Opening
 
     def _open(self, found: Survey, follower: bool) -> None:
-        if self.strict and found.behind is not None:
+        log = found.authority
+        if self.strict and found.has_operation_log:
             self._refuse_open_sessions(found)
         self.machine = found.machine
-        if found.behind is None:
-            self._count_records(found)
+        if isinstance(log, ByNote):
+            self._count_records(log)
         self.next_term = self._next_term(found)
         # The note's files do not tell which operation was the last, which sessions are open, what is done out of turn.
-        self.whole = found.listing.empty or found.behind is not None
+        self.whole = found.listing.empty or found.has_operation_log
         self.findings: tuple[Finding, ...] = tuple(
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
@@ -101,8 +104,8 @@ class Engine:
             if name not in marks:
                 self.disk.unlink(posixpath.join(self.path, name))
         self._files.keep(found.unexplained)
-        if found.behind is not None:
-            self._open_behind(found)
+        if isinstance(log, ByOperationLog):
+            self._open_behind(found, log)
         else:
             self._files.take_over(found)
             self._files.remove(found.leftovers)
@@ -118,13 +121,13 @@ class Engine:
         The note's files do not say how many state ids a term has given out, so behind them a new one is begun: later
         than every logged operation, and than the records of files that are written, which no operation tells of.
         """
-        if found.listing.empty or (found.behind is not None and not self.strict):
+        if found.listing.empty or (found.has_operation_log and not self.strict):
             return found.machine.last.term
         return min(found.machine.last.term + 1, lay.UINT64_MAX)
 
-    def _count_records(self, found: Survey) -> None:
+    def _count_records(self, note: ByNote) -> None:
         """No event of the note tells of a record, but what was put has the state id of its operation."""
-        for name, newest in found.newest.items():
+        for name, newest in note.newest.items():
             file = self.machine.files[name]
             file.last_id = max(file.last_id, newest)
             self.machine.last = max(self.machine.last, newest)
@@ -144,13 +147,12 @@ class Engine:
         for file in self.machine.files.values():
             file.visible = file.length
 
-    def _open_behind(self, found: Survey) -> None:
-        assert found.behind is not None
+    def _open_behind(self, found: Survey, log: ByOperationLog) -> None:
         assert found.log is not None
         if self._log is not None:
             self._log.open(found.log.end, len(found.log.events) - 1, found.log.frame)
             self._files.beside = True
-        self._files.recover(found, found.behind)
+        self._files.recover(found, log)
         self._files.remove(found.leftovers)
         if self.strict:  # from here on the note's files stand alone
             self._files.make_durable()

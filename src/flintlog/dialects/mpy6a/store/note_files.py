@@ -22,11 +22,12 @@ from itertools import groupby
 
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.authority import ByOperationLog
 from flintlog.dialects.mpy6a.files import mark_of
 from flintlog.dialects.mpy6a.layout import Descriptor
 from flintlog.dialects.mpy6a.operations import Bytes
 from flintlog.dialects.mpy6a.replay import Created, Effect, Logged, Machine, Removed, SetAside, Written
-from flintlog.dialects.mpy6a.survey import Behind, Survey
+from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.disk import Disk, File
 
 _FRAME = lay.CHANGES_FRAME[0]
@@ -51,21 +52,21 @@ class NoteFiles:
 
     # Opening
 
-    def recover(self, found: Survey, behind: Behind) -> None:
+    def recover(self, found: Survey, log: ByOperationLog) -> None:
         """Write what the operation log has and these files lack; a crash in here leaves the log as it was."""
         for file in found.machine.files.values():
-            tail = behind.tails.get(file.name, [])
+            tail = log.tails.get(file.name, [])
             if tail or found.listing.data.get(file.name) != file.length:
-                self._make_equal(file.name, behind.synced[file.name], tail, file.length)
-        if found.listing.known.get(lay.EXHAUSTED_FILE, 0) != found.machine.exhausted or behind.set_aside:
-            self._make_equal(lay.EXHAUSTED_FILE, behind.exhausted, behind.set_aside, found.machine.exhausted)
+                self._make_equal(file.name, log.synced(file.name, 0), tail, file.length)
+        if found.listing.known.get(lay.EXHAUSTED_FILE, 0) != found.machine.exhausted or log.set_aside:
+            self._make_equal(lay.EXHAUSTED_FILE, log.exhausted, log.set_aside, found.machine.exhausted)
         self.keep(
             item.file for item in found.findings if item.code == "note-behind" and item.file is not None
         )
-        snapshot = lay.encode_snapshot(behind.descriptors)
+        snapshot = lay.encode_snapshot(log.descriptors)
         if found.view(lay.SNAPSHOT_FILE) != snapshot:
             self._publish(lay.SNAPSHOT_FILE, snapshot)
-        changes = lay.encode_changes(behind.changes, beside=True)
+        changes = lay.encode_changes(log.changes, beside=True)
         if found.view(lay.CHANGES_FILE) != changes:
             self._publish(lay.CHANGES_FILE, changes)
         self._open_changes(len(changes), _FRAME)

@@ -23,7 +23,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     def act(disk: Disk) -> str:
         if not steps:
             return "no file is worth merging"
-        with SessionStore(path, strict=found.behind is None, disk=disk) as store:
+        with SessionStore(path, strict=not found.has_operation_log, disk=disk) as store:
             freed = store.compact(workers)
         return f"{len(steps)} file{'' if len(steps) == 1 else 's'} merged into {len(merges)}; {freed} bytes freed"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from flintlog.core.backup.picture import Part, Picture
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.authority import ByNote, ByOperationLog
 from flintlog.dialects.mpy6a.layout import StateID
 from flintlog.dialects.mpy6a.replay import File
-from flintlog.dialects.mpy6a.survey import Behind, Survey, sound_survey, survey_at
+from flintlog.dialects.mpy6a.seen import Survey
+from flintlog.dialects.mpy6a.survey import sound_survey, survey_at
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
@@ -22,27 +24,24 @@ def picture(disk: Disk, path: str, as_of: StateID | None) -> Picture:
 
 
 def _picture(now: Survey, path: str, as_of: StateID | None) -> Picture:
-    if now.behind is None:
+    found = now if as_of is None or not now.has_operation_log else survey_at(now, as_of)
+    log = found.authority
+    if isinstance(log, ByNote):
         return _strict(now, as_of)
-    found = now
-    if as_of is not None:
-        found = survey_at(now, as_of)
-    assert found.behind is not None and found.log is not None
-    behind = found.behind
-    parts = [_data(now, behind, file) for file in found.machine.files.values()]
+    parts = [_data(now, log, file) for file in found.machine.files.values()]
     if found.machine.exhausted:
-        aside = behind.exhausted
-        parts.append(Part(lay.EXHAUSTED_FILE, aside, tail=tuple(behind.set_aside), made=not aside))
-    parts.append(Part(lay.SNAPSHOT_FILE, head=lay.encode_snapshot(behind.descriptors), made=True))
-    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(behind.changes, beside=True), made=True))
-    parts.append(Part(lay.OPERATIONS_FILE, _end(found)))
+        aside = log.exhausted
+        parts.append(Part(lay.EXHAUSTED_FILE, aside, tail=tuple(log.set_aside), made=not aside))
+    parts.append(Part(lay.SNAPSHOT_FILE, head=lay.encode_snapshot(log.descriptors), made=True))
+    parts.append(Part(lay.CHANGES_FILE, head=lay.encode_changes(log.changes, beside=True), made=True))
+    parts.append(Part(lay.OPERATIONS_FILE, _end(found, log)))
     return Picture(
         path, None, None, tuple(found.first or found.machine.last), tuple(found.machine.last), tuple(parts)
     )
 
 
-def _data(now: Survey, behind: Behind, file: File) -> Part:
-    synced = behind.synced[file.name]
+def _data(now: Survey, log: ByOperationLog, file: File) -> Part:
+    synced = log.synced(file.name, 0)
     present = now.machine.files.get(file.name)
     if synced and (present is None or present.id != file.id):
         raise RefusedError(
@@ -50,16 +49,16 @@ def _data(now: Survey, behind: Behind, file: File) -> Part:
             file=f"{now.path}/{file.name}",
             advice="Give a later position, or restore an older backup",
         )
-    tail = tuple(behind.tails.get(file.name, ()))
+    tail = tuple(log.tails.get(file.name, ()))
     return Part(file.name, synced, tail=tail, made=not synced)
 
 
-def _end(found: Survey) -> int:
+def _end(found: Survey, log: ByOperationLog) -> int:
     """Where the last operation ends that counts."""
     assert found.log is not None
     events = found.log.events
     row = len(events) - 1
-    while row > found.opened and events.state_id(row) > found.machine.last:
+    while row > log.opened and events.state_id(row) > found.machine.last:
         row -= 1
     return events.end(row)
 

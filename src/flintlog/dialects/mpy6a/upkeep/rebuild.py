@@ -15,10 +15,12 @@ import numpy as np
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
+from flintlog.dialects.mpy6a.authority import ByNote, ByOperationLog
 from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, StateID
 from flintlog.dialects.mpy6a.operations import Base, Open, Place
 from flintlog.dialects.mpy6a.replay import File, Machine
-from flintlog.dialects.mpy6a.survey import Survey, continues, read_changes
+from flintlog.dialects.mpy6a.seen import Survey
+from flintlog.dialects.mpy6a.survey import continues, read_changes
 from flintlog.dialects.mpy6a.upkeep import salvage
 from flintlog.dialects.mpy6a.upkeep.salvage import Ints, Saved
 from flintlog.errors import DamageError
@@ -101,12 +103,13 @@ def rebuild(found: Survey) -> Rebuild:
     damaged = [item for item in found.findings if item.severity is Severity.CORRUPT]
     made.doubtful = any(item.code.startswith(_DESCRIBING) for item in damaged)
     made.strange = _strange(found.findings)
-    if found.behind is None:
+    log = found.authority
+    if isinstance(log, ByNote):
         made.machine = _described(found, made)
     else:
         made.machine = found.machine
         if made.doubtful:
-            _follow_note(found, made)
+            _follow_note(found, log, made)
     for _, chain in sorted(made.machine.chains.items()):
         _rebuild_chain(made, chain)
     undescribed = {item.file for item in damaged if item.code == "file-undescribed"}
@@ -142,12 +145,12 @@ def _described(found: Survey, made: Rebuild) -> Machine:
     return past.machine
 
 
-def _follow_note(found: Survey, made: Rebuild) -> None:
+def _follow_note(found: Survey, log: ByOperationLog, made: Rebuild) -> None:
     """The operation log is damaged, or stands behind: what the note's files say beyond it counts."""
     items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
     newest = max((item.last_id for item in items), default=lay.ZERO)
     if newest <= made.machine.last:
-        if _continues(found):
+        if _continues(found, log):
             _apply_changes(found, made, made.machine.last)
         return
     before, made.machine = made.machine, _described(found, made)
@@ -159,9 +162,9 @@ def _follow_note(found: Survey, made: Rebuild) -> None:
             other.finished = {at: size for at, size in file.finished.items() if at >= other.offset}
 
 
-def _continues(found: Survey) -> bool:
+def _continues(found: Survey, log: ByOperationLog) -> bool:
     try:
-        return continues(found, found.view(lay.CHANGES_FILE))
+        return continues(log, found.view(lay.CHANGES_FILE))
     except MalformedError:
         return False
 
@@ -195,7 +198,7 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
 
 def _rebuild_chain(made: Rebuild, chain: list[File]) -> None:
     for file in sorted(chain, key=lambda one: one.id):
-        there = file.name in made.found.listing.data or _tail(made.found, file)
+        there = file.name in made.found.listing.data or made.found.authority.tail(file.name)
         if not there and (file.length or not made.operations):
             made.gone.append(file)
             continue
@@ -204,24 +207,19 @@ def _rebuild_chain(made: Rebuild, chain: list[File]) -> None:
         made.files.append(_rebuilt(made, file, view, grows_from=grows_from, gap=gap))
 
 
-def _tail(found: Survey, file: File) -> bytes:
-    """What only the operation log has of a file."""
-    return b"".join(found.behind.tails.get(file.name, [])) if found.behind is not None else b""
-
-
 def _bytes(made: Rebuild, file: File) -> tuple[memoryview, tuple[int, int] | None]:
     """The bytes of a file; where it lacks some that the operation log has, also what neither has before those."""
     found = made.found
     disk = found.view(file.name)
-    tail = _tail(found, file)
+    tail = found.authority.tail(file.name)
     if file.delay in made.strange:  # all that stands there, and all that the log has
         more = b"" if disk[len(disk) - len(tail) :] == tail else tail
         return memoryview(b"".join((disk, more))), (len(disk), len(disk)) if more else None
-    if not tail or found.behind is None:
+    if not tail:
         if made.operations and not made.doubtful:
             return disk[: file.length], None  # what follows belongs to no operation
         return disk, None
-    synced = found.behind.synced.get(file.name, 0)
+    synced = found.authority.synced(file.name, 0)
     upto = synced + len(tail)
     if disk[synced:upto] == tail:
         return disk if made.doubtful else disk[:upto], None
@@ -385,16 +383,12 @@ def _rebuild_exhausted(made: Rebuild) -> None:
     found = made.found
     if lay.EXHAUSTED_FILE not in found.listing.known and not made.machine.exhausted:
         return
-    view = found.view(lay.EXHAUSTED_FILE)
-    lacks = False
-    if found.behind is not None:
-        tail = b"".join(found.behind.set_aside)
-        lacks = view[found.behind.exhausted :] != tail
-        view = memoryview(b"".join((view[: found.behind.exhausted], tail)))
-    grows_from = 0 if found.behind is None else None
+    on_disk = found.view(lay.EXHAUSTED_FILE)
+    view = found.authority.exhausted_bytes(on_disk)
+    grows_from = None if found.has_operation_log else 0
     saved = salvage.save_records(view, lay.EXHAUSTED_FILE, 1, grows_from=grows_from, ordered=False)
     length = saved.end - sum(end - begin for begin, end in saved.holes)
     file = File(lay.EXHAUSTED_FILE, 0, lay.ZERO, lay.ZERO, 0, 0, length, 0, 0)
     size = found.listing.known.get(lay.EXHAUSTED_FILE, 0)
-    was = made.machine.exhausted if found.behind is not None else size
-    made.exhausted = Rebuilt(file, view, saved, saved.time, size, lacks=lacks, was=was)
+    was = made.machine.exhausted if found.has_operation_log else size
+    made.exhausted = Rebuilt(file, view, saved, saved.time, size, lacks=view != on_disk, was=was)

@@ -125,7 +125,7 @@ def _say_logs(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> Non
                 f"operations in {lay.OPERATIONS_FILE} from byte {begin} on, {size} bytes: sessions that were begun or"
                 " changed there, as far as no data file has them"
             )
-        if found.behind is None:
+        if not found.has_operation_log:
             draft.lost.append("the sessions that were open, and that others were done with out of turn")
     if any(item.code == "note-ahead" for item in findings):
         draft.lost.append(

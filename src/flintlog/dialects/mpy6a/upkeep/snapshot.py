@@ -5,10 +5,12 @@ from __future__ import annotations
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
+from flintlog.dialects.mpy6a.authority import ByNote
 from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.layout import StateID
+from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.dialects.mpy6a.store import SessionStore
-from flintlog.dialects.mpy6a.survey import Survey, survey
+from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 
@@ -36,7 +38,7 @@ def plan_snapshot(
     def act(disk: Disk) -> str:
         if not steps:
             return f"the snapshot is at {found.machine.last} already"
-        with SessionStore(path, strict=found.behind is None, disk=disk) as store:
+        with SessionStore(path, strict=not found.has_operation_log, disk=disk) as store:
             store.snapshot()
             return f"snapshot at {store.last}; the logs begin anew"
 
@@ -45,13 +47,14 @@ def plan_snapshot(
 
 def _events(found: Survey) -> dict[str, int]:
     """How many operations each log holds behind the last snapshot."""
-    if found.behind is None:
+    log = found.authority
+    if isinstance(log, ByNote):
         count = len(found.log.events) if found.log is not None else 0
         return {lay.CHANGES_FILE: count} if count else {}
     assert found.log is not None
-    checkpoint = 1 + found.opened
+    checkpoint = 1 + log.opened
     count = len(found.log.events) - checkpoint
     if not count:
         return {}
-    changes = len(found.behind.changes)
+    changes = len(log.changes)
     return ({lay.CHANGES_FILE: changes} if changes else {}) | {lay.OPERATIONS_FILE: count}

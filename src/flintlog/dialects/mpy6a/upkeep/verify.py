@@ -17,7 +17,8 @@ from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES, read_records
 from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError
 from flintlog.dialects.mpy6a.replay import File
-from flintlog.dialects.mpy6a.survey import Survey, live_survey, survey
+from flintlog.dialects.mpy6a.seen import Survey
+from flintlog.dialects.mpy6a.survey import live_survey, survey
 from flintlog.dialects.mpy6a.waiting import next_replay
 from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import DamageError
@@ -129,7 +130,7 @@ def _snapshot_item(found: Survey) -> FileItem:
 
 def _log_item(found: Survey, name: str, role: str) -> FileItem:
     size = found.listing.known[name]
-    log = found.log if name == found.log_name else None
+    log = found.log if name == found.authority.log_name else None
     if log is None and size:
         try:
             log = scan.scan_log(found.view(name), checked=name == lay.OPERATIONS_FILE)
