@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ class Taken(NamedTuple):
 class Due:
     """The engine's lock is held in every call."""
 
-    def __init__(self, engine: Engine, chains: Chains, topics: Mapping[int, Topic]) -> None:
+    def __init__(self, engine: Engine, chains: Chains, topics: Callable[[], Mapping[int, Topic]]) -> None:
         self._engine = engine
         self._chains = chains
         self._topics = topics
@@ -67,7 +67,7 @@ class Due:
     def _spent(self, piece: Piece) -> NDArray[np.bool_]:
         records = piece.records
         spent = np.zeros(len(records), np.bool_)
-        for topic in self._topics.values():
+        for topic in self._topics().values():
             if topic.attempts_max:
                 spent |= (records.topic == topic.number) & (records.attempts >= topic.attempts_max)
         return spent

@@ -111,7 +111,7 @@ class SessionStore:
         )
         try:
             self._chains = Chains(self._engine, file_bytes=file_bytes, file_seconds=file_seconds)
-            self._due = Due(self._engine, self._chains, self.topics)
+            self._due = Due(self._engine, self._chains, lambda: self.topics)
             if not follower:
                 self.lead(term if term is not None else self._engine.next_term)
         except BaseException:
