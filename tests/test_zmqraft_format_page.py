@@ -56,7 +56,11 @@ def test_a_damaged_snapshot_is_replaced_by_the_predecessor_that_fits(tmp_path):
         store.snapshot(7, b"seven", prune=False)
     poke("snap", 0, b"none")(tmp_path)
     found, plan = findings_and_plan(tmp_path)
-    assert (found, planned(plan), plan.lost) == ([("snapshot-marker", "corrupt")], "replace", (LOST_SNAPSHOT,))
+    assert (found, planned(plan), plan.lost) == (
+        [("snapshot-marker", "corrupt")],
+        "replace",
+        (LOST_SNAPSHOT,),
+    )
     plan.apply()
     with RaftStore(tmp_path) as store:
         assert (store.snapshot_index, b"".join(store.read_snapshot()), store.last_index) == (6, b"six", 11)
