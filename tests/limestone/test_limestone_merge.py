@@ -14,7 +14,7 @@ from flintlog.columns.compile import Kernel
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import merge, passes, scan
 from flintlog.dialects.limestone.layout import Entry
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Columns, Merge, Source, Sources, by_bytes, numeric
+from flintlog.dialects.limestone.merge import BASE, REMOVE, Keyed, Merge, Source, Sources, by_bytes, numeric
 from flintlog.dialects.limestone.passes import CANDIDATE_SIZE, Passes
 
 STORAGES = st.sampled_from([0, 1, 2, 256, 2**32, 2**64 - 1])
@@ -40,7 +40,7 @@ def merged(files: list[list[Entry]], bases: int = 0, order=numeric, memory=1 << 
         for entries in scan.read_entries(source.buffer, scan.walk(source.buffer).snippets, chunk=chunk):
             flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
             flags |= np.uint8(BASE if which < bases else 0)
-            columns = Columns(
+            columns = Keyed(
                 entries.storage, entries.offset, entries.length, entries.key, entries.key_length,
                 entries.prefix, entries.major, entries.minor, flags,
             )  # fmt: skip

@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from flintlog.columns.zeros import SECTOR_SIZE
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
@@ -76,7 +77,7 @@ def test_compiled_and_uncompiled_see_the_same_records():
         outcomes = []
         for run in (scan._scan_records.python, compiled):
             buffer = np.frombuffer(raw, np.uint8) if run is compiled else memoryview(raw)
-            columns = [np.zeros(64, dtype) for dtype in scan.RECORD_TYPES]
+            columns = [np.zeros(64, kind) for kind in scan.Records.types().values()]
             ended = run(buffer, 0, len(raw), T, True, *columns)
             outcomes.append((tuple(map(int, ended)), [column[: ended[0]].tolist() for column in columns]))
         assert outcomes[0] == outcomes[1]
@@ -88,10 +89,10 @@ def test_batches_go_on_where_the_last_one_ended():
     assert [len(records) for records, _ in found] == [3, 3, 3, 1]
     assert [stop for _, stop in found[:-1]] == [None] * 3
     whole, _ = scan.scan_records(raw)
-    for name in scan.RECORD_COLUMNS:
-        parts = scan.concatenate([records for records, _ in found])
+    for name in scan.Records.types():
+        parts = scan.Records.join([records for records, _ in found])
         assert (getattr(parts, name) == getattr(whole, name)).all()
-    assert len(scan.concatenate([])) == 0
+    assert len(scan.Records.join([])) == 0
 
 
 def test_the_order_of_time_holds_across_batches():
@@ -151,8 +152,8 @@ def test_a_record_without_its_time_before_those_of_later_writes_is_damage():
 
 
 def test_a_sector_that_did_not_arrive_is_torn_when_what_follows_it_is_of_the_same_write():
-    first = record(1, scan.SECTOR_SIZE - len(record(1)) - 26)
-    assert len(first) == scan.SECTOR_SIZE - 30
+    first = record(1, SECTOR_SIZE - len(record(1)) - 26)
+    assert len(first) == SECTOR_SIZE - 30
     lost = bytes(30) + record(2, 10)[30:]
     assert judged(first + lost + record(2) + record(2))[1].torn
     assert not judged(first + lost + record(2) + record(3))[1].torn
@@ -248,7 +249,7 @@ def test_compiled_and_uncompiled_see_the_same_events():
             outcomes = []
             for run in (scan._scan_events.python, compiled):
                 buffer = np.frombuffer(raw, np.uint8) if run is compiled else memoryview(raw)
-                columns = [np.zeros(64, dtype) for dtype in scan._EVENT_TYPES]
+                columns = [np.zeros(64, kind) for kind in scan.Events.types().values()]
                 ended = run(buffer, 16, len(raw), FRAME, LIMIT, checked, *columns)
                 outcomes.append((tuple(map(int, ended)), [column[: ended[0]].tolist() for column in columns]))
             assert outcomes[0] == outcomes[1]

@@ -515,7 +515,7 @@ def test_the_compiled_scan_sees_what_the_plain_one_sees(edition):
 
 
 def run(function, content, layout, buffer):
-    columns = [np.zeros(20, dtype) for dtype in scan._TYPES]
+    columns = [np.zeros(20, kind) for kind in scan.Records.types().values()]
     result = function(buffer, 8, len(content), layout.term_size, layout.alignment, *columns)
     count = int(result[0])
     return tuple(map(int, result)), [column[:count].tolist() for column in columns]

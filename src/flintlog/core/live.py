@@ -189,14 +189,14 @@ def look(
     The second look may be a quick one, as long as it sees everything that can pass. A directory that is not large gets
     some more: a writer may be slow.
     """
-    found = _while_files_go(disk, path, first)
+    found = settled(disk, path, first)
     looks = _LOOKS_AGAIN if sum(item.size for item in found.files) <= _SMALL_BYTES else 1
     for attempt in range(looks):
         passing_now = [item for item in found.findings if _may_pass(item, passing)]
         if not passing_now:
             break
         disk.pause(_PAUSE_SECONDS * 2**attempt)
-        stands = {_place(finding) for finding in _while_files_go(disk, path, again).findings}
+        stands = {_place(finding) for finding in settled(disk, path, again).findings}
         gone = [item for item in passing_now if _place(item) not in stands]
         found = replace(
             found, findings=tuple(_passed(item) if item in gone else item for item in found.findings)
@@ -217,21 +217,8 @@ def _passed(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTE, message=message)
 
 
-def _while_files_go(disk: Disk, path: str, look: Callable[[], Inventory]) -> Inventory:
-    """Look again when a file was removed between its listing and its reading, or the parts were not of one moment."""
-    for _ in range(_LOOKS_MAX):
-        try:
-            return look()
-        except ChangedError:
-            disk.pause(_PAUSE_SECONDS)
-        except DiskError as error:
-            if error.errno != errno.ENOENT:
-                raise
-    raise _too_fast(path)
-
-
-def _too_fast(path: str) -> RefusedError:
-    return RefusedError(
+def _too_fast(path: str) -> ChangedError:
+    return ChangedError(
         "the directory changes faster than it can be read",
         file=path,
         advice="Try again, or close the store that writes here",

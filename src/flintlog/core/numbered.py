@@ -40,7 +40,7 @@ from flintlog.core.follow import (
     report_batch,
 )
 from flintlog.core.log import Log
-from flintlog.core.position import Position, position_json, span
+from flintlog.core.position import Position, position_json, position_of, span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,7 +121,7 @@ class Numbered:
         return place
 
     def _advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
-        taken = _Progress(_position(start.get("position")), _marks(start))
+        taken = _Progress(position_of(start.get("position")), _marks(start))
         if self._mark_stands(taken.marks) is False:
             self._go_back(taken)
         splits = self.splits(EntryQuery(first=self.after(taken.position), payload=False))
@@ -146,7 +146,7 @@ class Numbered:
         import numpy as np
 
         growing: set[str] = set()
-        until = None if limits.until is None else _position(limits.until.get("position"))
+        until = None if limits.until is None else position_of(limits.until.get("position"))
         query = EntryQuery(first=self.after(taken.position), last=until, payload=False)
         if until is not None and query.first is not None and query.first > until:
             return growing
@@ -268,16 +268,16 @@ class Numbered:
     def _pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
         if start == end:
             return []
-        position = _position(start.get("position"))
-        first, last = self.after(position), _position(end.get("position"))
+        position = position_of(start.get("position"))
+        first, last = self.after(position), position_of(end.get("position"))
         reports: list[Report] = []
         if "void" in end:
-            void = _position(end["void"])
+            void = position_of(end["void"])
             assert void is not None
             reports.append(Report(TRUNCATE, void))
             first = void
         if "lost" in end:
-            gone, goes_on = (_position(part) for part in end["lost"])
+            gone, goes_on = (position_of(part) for part in end["lost"])
             assert gone is not None and goes_on is not None
             reports.append(self._loss(gone, goes_on))
             first = goes_on
@@ -363,16 +363,10 @@ class Numbered:
         return f"operations from {self._log.unit} {list(first)} on, in front of {list(behind)},"
 
 
-def _position(value: Any) -> Position | None:
-    if value is None:
-        return None
-    return tuple(value) if isinstance(value, list) else (int(value),)
-
-
 def _marks(place: Place) -> list[Mark]:
     found = []
     for position, term, checksum in place.get("marks", ()):
-        where = _position(position)
+        where = position_of(position)
         assert where is not None
         found.append(Mark(where, term, checksum))
     return found

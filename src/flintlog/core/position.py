@@ -18,6 +18,16 @@ def position_json(position: Position | None) -> int | list[int] | None:
     return position[0] if len(position) == 1 else list(position)
 
 
+def position_of(value: object) -> Position | None:
+    """The position that `position_json` wrote; `ValueError` for what is none."""
+    if value is None:
+        return None
+    parts = tuple(value) if isinstance(value, list) else (value,)
+    if not all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
+        raise ValueError(f"{value!r} is not a position")
+    return parts
+
+
 def position_text(position: Position | None) -> str:
     """A position as a person types it; `parse_position` reads it."""
     return "-" if position is None else ",".join(map(str, position))

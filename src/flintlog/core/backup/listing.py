@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from flintlog.core.dialect import dialect as dialect_of
-from flintlog.core.position import Position, position_json
+from flintlog.core.position import Position, position_json, position_of
 from flintlog.disk import Disk, write_all
 from flintlog.errors import DamageError, RefusedError
 
@@ -124,8 +124,8 @@ def read_list(disk: Disk, path: str) -> Backup:
             None if content["version"] is None else _number(content["version"]),
             _text(content["created"]),
             _text(content["source"]),
-            _position(content["first"]),
-            _position(content["last"]),
+            position_of(content["first"]),
+            position_of(content["last"]),
             files,
             _folder(content.get("inside", "")),
             None if content.get("identity") is None else _text(content["identity"]),
@@ -158,13 +158,6 @@ def _folder(value: object) -> str:
     if name in (".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"{name!r} is not the name of a directory")
     return name
-
-
-def _position(value: object) -> Position | None:
-    if value is None:
-        return None
-    parts = value if isinstance(value, list) else [value]
-    return tuple(_number(part) for part in parts)
 
 
 def _number(value: object) -> int:

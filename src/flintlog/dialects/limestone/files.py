@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flintlog.columns.zeros import zeros_from
 from flintlog.core.finding import Finding
 from flintlog.core.inside import inner_directory, member
 from flintlog.core.kept import list_besides_kept
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.findings import CODES
-from flintlog.dialects.limestone.judge import zeros_from
 from flintlog.disk import Disk
 
 _EPOCH_RECORD = np.dtype([("type", "u1"), ("epoch", "<u8")])
@@ -185,7 +185,7 @@ def _bad_epoch(buffer: memoryview, name: str, at: int) -> Finding:
     can be like that. Anything else is damage."""
     kind = int(buffer[at])
     left = len(buffer) - at
-    zeros = left <= lay.MARKER_SIZE and zeros_from(buffer, at)
+    zeros = left <= lay.MARKER_SIZE and zeros_from(buffer, at) == at
     if zeros or (left < lay.MARKER_SIZE and kind == lay.DURABLE):
         message = "the last record did not arrive whole; it was never acknowledged"
         return CODES.finding("epoch-torn", message, name, at, "9 bytes", f"{left} bytes")

@@ -170,12 +170,6 @@ def _is_snippet(buffer: memoryview, at: int) -> bool:
     return whole and (seen.entries > 0 or bool(seen.snippets.closed.any()))
 
 
-def zeros_from(buffer: memoryview, at: int) -> bool:
-    """Does the file hold nothing but zeros from here on?"""
-    pieces = (buffer[start : start + _SEARCH_CHUNK] for start in range(at, len(buffer), _SEARCH_CHUNK))
-    return not any(bytes(piece).strip(b"\0") for piece in pieces)
-
-
 def resumption(view: memoryview, at: int, epoch: int, durable: int) -> tuple[int, Around | None]:
     """Where reading goes on behind damage at `at`; with the snippet around it when only its begin marker is gone."""
     orphan = scan.walk(view, at, None, Around(at, 0, lay.BEGIN)).snippets[:1]

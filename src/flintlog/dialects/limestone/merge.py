@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel, window
+from flintlog.columns.table import Columns
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -70,7 +71,7 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Columns):
     """Columns of entries that may be the newest of their keys."""
 
     group: NDArray[np.uint32]  # storage and class
@@ -83,32 +84,8 @@ class Candidates:
     key: NDArray[np.uint8]  # where the key begins, from the address on
     flags: NDArray[np.uint8]
 
-    def __len__(self) -> int:
-        return len(self.group)
 
-    def __getitem__(self, which: Any) -> Candidates:
-        return Candidates(*(getattr(self, name)[which] for name in _COLUMNS))
-
-    @staticmethod
-    def join(parts: Sequence[Candidates]) -> Candidates:
-        if len(parts) == 1:
-            return parts[0]
-        return Candidates(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
-
-
-_COLUMNS = tuple(Candidates.__dataclass_fields__)
-_TYPES: dict[str, Any] = {
-    "group": np.uint32,
-    "window": np.uint64,
-    "key_length": np.uint32,
-    "major": np.uint64,
-    "minor": np.uint64,
-    "address": np.uint64,
-    "length": np.uint32,
-    "key": np.uint8,
-    "flags": np.uint8,
-}
-CANDIDATE_SIZE = sum(np.dtype(kind).itemsize for kind in _TYPES.values())
+CANDIDATE_SIZE = sum(kind.itemsize for kind in Candidates.types().values())
 
 
 class Slab:
@@ -117,8 +94,8 @@ class Slab:
     def __init__(self, room: int) -> None:
         memory = np.empty(room * CANDIDATE_SIZE, np.uint8)
         columns, at = {}, 0
-        for name, kind in sorted(_TYPES.items(), key=lambda item: -np.dtype(item[1]).itemsize):
-            size = room * np.dtype(kind).itemsize
+        for name, kind in sorted(Candidates.types().items(), key=lambda item: -item[1].itemsize):
+            size = room * kind.itemsize
             columns[name] = memory[at : at + size].view(kind)
             at += size
         self._all = Candidates(**columns)
@@ -136,7 +113,7 @@ class Slab:
     def fill(self, part: Candidates) -> Candidates:
         """Take in as many as there is room for; gives back the others."""
         count = min(len(part), len(self._all) - self.used)
-        for name in _COLUMNS:
+        for name in Candidates.types():
             getattr(self._all, name)[self.used : self.used + count] = getattr(part, name)[:count]
         self.used += count
         return part[count:]
@@ -300,7 +277,7 @@ def _classify(
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class Keyed(Columns):
     """Entries of keys as they stand in one file."""
 
     storage: Words
@@ -313,11 +290,8 @@ class Columns:
     minor: Words
     flags: NDArray[np.uint8]
 
-    def __getitem__(self, which: Any) -> Columns:
-        return Columns(*(getattr(self, name)[which] for name in Columns.__dataclass_fields__))
 
-
-def candidates(groups: Groups, source: Source, columns: Columns) -> Candidates:
+def candidates(groups: Groups, source: Source, columns: Keyed) -> Candidates:
     """Candidates from the columns of one file."""
     key, key_length, prefix = columns.key, columns.key_length, columns.prefix
     slot = groups.slots(source.buffer, columns.storage, key, key_length)
@@ -437,7 +411,7 @@ class Merge:
         self.groups = groups or Groups(order)
         self.workers = workers
 
-    def candidates(self, source: Source, columns: Columns) -> Candidates:
+    def candidates(self, source: Source, columns: Keyed) -> Candidates:
         """Candidates from the columns of one file."""
         return candidates(self.groups, source, columns)
 
@@ -538,10 +512,10 @@ class Deeper(Merge):
         self._group = group
         self._edge = edge
 
-    def candidates(self, source: Source, columns: Columns) -> Candidates:
+    def candidates(self, source: Source, columns: Keyed) -> Candidates:
         return candidates(self.groups, source, self._within(source, columns))
 
-    def _within(self, source: Source, columns: Columns) -> Columns:
+    def _within(self, source: Source, columns: Keyed) -> Keyed:
         if isinstance(self._outer, Deeper):
             columns = self._outer._within(source, columns)
         part = candidates(self._outer.groups, source, columns)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.columns.table import Columns
 from flintlog.core.live import ChangedError
 from flintlog.core.workers import threads_for
 from flintlog.dialects.limestone import layout as lay
@@ -24,8 +25,8 @@ from flintlog.dialects.limestone.merge import (
     LENGTH_MAX,
     REMOVE,
     Candidates,
-    Columns,
     Groups,
+    Keyed,
     Merge,
     Source,
     Sources,
@@ -42,7 +43,7 @@ OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class Live(Columns):
     """Some live entries in key order: which of the state's files each stands in, and where."""
 
     file: NDArray[np.int32]
@@ -52,9 +53,6 @@ class Live:
     minor: Words
     key_length: Ints
     length: Ints  # of the whole record
-
-    def __len__(self) -> int:
-        return len(self.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +201,12 @@ def lengths_of(sources: Sources, part: Candidates) -> Ints:
     return length
 
 
-def columns_of(entries: Entries, *, base: bool) -> Columns:
+def columns_of(entries: Entries, *, base: bool) -> Keyed:
     """Entries of keys as a merge takes them."""
     flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
     if base:
         flags |= np.uint8(BASE)
-    return Columns(
+    return Keyed(
         entries.storage,
         entries.offset,
         entries.length,

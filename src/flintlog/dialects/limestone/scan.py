@@ -9,7 +9,7 @@ What stopped a walk is judged once, by `judge.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel, le32, le64, window
+from flintlog.columns.table import Columns
 from flintlog.dialects.limestone import layout as lay
 
 Ints = NDArray[np.int64]
@@ -41,7 +42,7 @@ _MARKER_SIZE, _END_SIZE = lay.MARKER_SIZE, lay.END_SIZE
 
 
 @dataclass(frozen=True, slots=True)
-class Snippets:
+class Snippets(Columns):
     """Columns of snippets in file order. `end` is behind the last record, the end marker included."""
 
     offset: Ints  # of the begin marker
@@ -52,23 +53,13 @@ class Snippets:
     closed: Bytes  # 1: an end marker was seen
     end_epoch: Words  # its epoch
 
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def __getitem__(self, which: Any) -> Snippets:
-        return Snippets(*(getattr(self, name)[which] for name in _SNIPPET_COLUMNS))
-
     def positions(self) -> Ints:
         """The epochs as positions; what is above 2^63 - 1 can only come from damage and stays there."""
         return np.minimum(self.epoch, np.uint64(2**63 - 1)).astype(np.int64)
 
 
-_SNIPPET_COLUMNS = tuple(Snippets.__dataclass_fields__)
-_SNIPPET_TYPES = (np.int64, np.int64, np.uint64, np.uint8, np.int64, np.uint8, np.uint64)
-
-
 @dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Columns):
     """Columns of entries in file order; offsets count from the beginning of the file."""
 
     offset: Ints
@@ -81,20 +72,6 @@ class Entries:
     major: Words
     minor: Words
     prefix: Words  # the first eight bytes of the key as a big-endian number, filled with zeros
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def __getitem__(self, which: Any) -> Entries:
-        return Entries(*(getattr(self, name)[which] for name in _ENTRY_COLUMNS))
-
-    @staticmethod
-    def join(parts: Sequence[Entries]) -> Entries:
-        """All of them as one; of none, no entries."""
-        if not parts:
-            columns: list[Any] = [np.empty(0, dtype) for dtype in _ENTRY_TYPES]
-            return Entries(*columns)
-        return Entries(*(np.concatenate([getattr(part, name) for part in parts]) for name in _ENTRY_COLUMNS))
 
     @property
     def key(self) -> Ints:
@@ -114,19 +91,6 @@ class Entries:
         return np.where(with_blobs, behind // lay.BLOB_SIZE, 0)
 
 
-_ENTRY_COLUMNS = tuple(Entries.__dataclass_fields__)
-_ENTRY_TYPES = (
-    np.int64,
-    np.int64,
-    np.uint8,
-    np.int32,
-    np.uint64,
-    np.int64,
-    np.int64,
-    np.uint64,
-    np.uint64,
-    np.uint64,
-)
 _KEY_OFFSET = np.full(256, lay.STORAGE_SIZE, np.int64)
 _KEY_OFFSET[[lay.PUT, lay.PUT_BLOBS]] = lay.PUT_HEADER.size
 _KEY_OFFSET[lay.REMOVE] = lay.REMOVE_HEADER.size
@@ -293,23 +257,17 @@ def walk(
     while True:
         # How many snippets can there be? The file's size bounds it, not a field in the file.
         capacity = min(chunk, max(limit - at, 0) // lay.MARKER_SIZE + 2)
-        columns: list[Any] = [np.zeros(capacity, dtype) for dtype in _SNIPPET_TYPES]
+        columns = [np.zeros(capacity, kind) for kind in Snippets.types().values()]
         if carried and around is not None:
             columns[0][0], columns[2][0], columns[3][0] = around.offset, around.epoch, around.kind
         count, at, inside, reason = _walk.run(
             limit - at, buffer, at, limit, size, inside, int(carried), *(*columns, reached)
         )
         carried = False
-        parts.append(Snippets(*(column[:count] for column in columns)))
+        parts.append(Snippets.filled(columns, count))
         if reason != _FULL:
-            return Walk(_joined(parts), Stop(int(at), int(reason), bool(inside)))
+            return Walk(Snippets.join(parts), Stop(int(at), int(reason), bool(inside)))
         at, inside = int(at), bool(inside)
-
-
-def _joined(parts: list[Snippets]) -> Snippets:
-    if len(parts) == 1:
-        return parts[0]
-    return Snippets(*(np.concatenate([getattr(part, name) for part in parts]) for name in _SNIPPET_COLUMNS))
 
 
 @kernel
@@ -404,13 +362,13 @@ def read_entries(
     left = int(snippets.entries.sum())
     while left > 0 and which < len(snippets) and at >= 0:
         capacity = min(chunk, left)
-        columns: list[Any] = [np.empty(capacity, dtype) for dtype in _ENTRY_TYPES]
+        columns = Entries.room(capacity)
         count, which, at = map(
             int,
             _read.run(size - at, buffer, size, snippets.offset, snippets.end, which, at, *columns),
         )
         if count:
-            yield Entries(*(column[:count] for column in columns))
+            yield Entries.filled(columns, count)
         left -= count
         if count < capacity:
             return

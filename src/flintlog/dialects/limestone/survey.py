@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity, gravest
-from flintlog.core.live import ChangedError
+from flintlog.core.live import ChangedError, settled
 from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
 from flintlog.dialects.limestone import base, epochs, scan
@@ -42,7 +42,6 @@ from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 _TELL_SECONDS = 0.1
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +200,17 @@ def survey(
     """
     progress = progress or disk.progress
     walker = (walker or partial(_walks, progress=progress)) if walk else None
-    for attempt in range(_ATTEMPTS):
+
+    def look() -> Survey:
         catalogs = _catalog_bytes(disk, path)
-        try:
-            found = _survey(disk, path, catalogs, progress, walker, assumed)
-        except ChangedError:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-            continue
-        if _catalog_bytes(disk, path) == catalogs and not _has_rotated(found):
-            return found
-    raise ChangedError("the directory changes faster than it can be read", file=path, advice="Try again")
+        found = _survey(disk, path, catalogs, progress, walker, assumed)
+        if _catalog_bytes(disk, path) != catalogs or _has_rotated(found):
+            raise ChangedError(
+                "a log or a catalog was replaced while it was read", file=path, advice="Try again"
+            )
+        return found
+
+    return settled(disk, path, look)
 
 
 def _has_rotated(found: Survey) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from flintlog.columns.compile import kernel, le32
 from flintlog.columns.gather import binary_column, gather, offsets_of
 from flintlog.columns.numbers import NUMBER, number_column
+from flintlog.columns.table import slices
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
 from flintlog.core.position import one_number
@@ -272,11 +273,4 @@ def pieces(size: Ints, file: str) -> Iterator[slice]:
     """Slices of rows whose bytes fit in a batch."""
     if len(size) and int(size.max()) > VALUE_SIZE_MAX:
         raise UnsupportedError(f"a value of {int(size.max())} bytes does not fit in a column", file=file)
-    begin = 0
-    ends = np.cumsum(size)
-    while begin < len(size):
-        before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + BATCH_BYTES, "right"))
-        end = min(max(end, begin + 1), begin + BATCH_ENTRIES)
-        yield slice(begin, end)
-        begin = end
+    yield from slices(size, BATCH_BYTES, BATCH_ENTRIES)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import offsets_of
 from flintlog.columns.payloads import Payloads
+from flintlog.columns.table import slices
 from flintlog.dialects.mpy6a import layout as lay
 
 Ints = NDArray[np.int64]
@@ -19,13 +20,8 @@ Ids = NDArray[np.uint64]
 
 def split(payloads: Payloads, size_max: int) -> Iterator[Payloads]:
     """Pieces whose records are about so long, in order."""
-    size = np.cumsum(sizes(np.zeros(len(payloads), np.uint64), payloads.length))
-    begin = 0
-    while begin < len(payloads):
-        done = int(size[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(size, done + size_max, side="right")), begin + 1)
-        yield payloads[begin:end]
-        begin = end
+    for rows in slices(sizes(np.zeros(len(payloads), np.uint64), payloads.length), size_max):
+        yield payloads[rows]
 
 
 def sizes(attempts: Ids, length: Ints) -> Ints:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from flintlog.columns.table import slices
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
@@ -172,17 +173,10 @@ def _descriptors(view: memoryview) -> tuple[list[tuple[int, int, lay.Descriptor]
 def _read_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
     view, log, parsed, damage = _log(disk, path, split)
     if log is not None and parsed is not None:
-        events, columns = tables.chosen_rows(
-            log.events, parsed, tables.wanted_events(view, log.events, parsed, query)
-        )
-        ends = np.cumsum(events.length)
-        begin = 0
-        while begin < len(events):
-            before = int(ends[begin - 1]) if begin else 0
-            end = int(np.searchsorted(ends, before + tables.BATCH_BYTES, side="right"))
-            rows = np.arange(begin, min(max(end, begin + 1), begin + tables.BATCH_ROWS))
-            yield tables.event_batch(view, *tables.chosen_rows(events, columns, rows), split.file, query)
-            begin = int(rows[-1]) + 1
+        keep = tables.wanted_events(view, log.events, parsed, query)
+        events, columns = log.events[keep], parsed[keep]
+        for rows in slices(events.length, tables.BATCH_BYTES, tables.BATCH_ROWS):
+            yield tables.event_batch(view, events[rows], columns[rows], split.file, query)
     if damage is not None and not damage.torn and _decides(disk, path, split.file):
         raise CODES.of(damage, split.file).error(path)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import helper, kernel, le32, le64
+from flintlog.columns.table import Columns
 from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 from flintlog.dialects.mpy6a.operations import CHECKSUM_SIZE
 from flintlog.dialects.mpy6a.scan import Events
@@ -21,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Columns):
     """Columns beside those of `Events`. Places count from the beginning of the log."""
 
     code: Ints  # NONE: the payload cannot be read
@@ -37,9 +38,6 @@ class Fields:
     number: Ints  # of records, or of open sessions
     data: Ints  # where the rest begins: data, or records
     length: Ints
-
-    def __len__(self) -> int:
-        return len(self.code)
 
 
 def _seconds(buffer: Any, at: int) -> Any:

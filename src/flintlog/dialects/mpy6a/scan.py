@@ -21,7 +21,7 @@ is damage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.columns.compile import kernel, le32, le64
+from flintlog.columns.table import Columns
+from flintlog.columns.zeros import SECTOR_SIZE, has_zero_sector, zeros_from
 from flintlog.core.finding import Damage
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 
 COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger event apart
-SECTOR_SIZE = 512
 _CHUNK = 1 << 17  # rows per pass of a kernel
-_SEARCH_CHUNK = 1 << 20
 _AHEAD_SECONDS = 1 << 28  # how far behind its predecessor a record can plausibly be due
 _PLAUSIBLE_TERM = 1 << 32
 _TERMS_AHEAD = 1 << 16
@@ -58,7 +58,7 @@ _FULL = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class Records(Columns):
     """Columns of records in file order. Offsets count from the beginning of the buffer."""
 
     offset: NDArray[np.int64]
@@ -71,32 +71,9 @@ class Records:
     data: NDArray[np.int64]
     length: NDArray[np.int64]
 
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def __getitem__(self, which: Any) -> Records:
-        return Records(*(getattr(self, name)[which] for name in RECORD_COLUMNS))
-
     def moved(self, distance: int) -> Records:
         """The same records counted from another place."""
-        columns = {name: getattr(self, name) for name in RECORD_COLUMNS}
-        columns["offset"] = self.offset + distance
-        columns["data"] = self.data + distance
-        return Records(**columns)
-
-
-RECORD_COLUMNS = tuple(Records.__dataclass_fields__)
-RECORD_TYPES = (
-    np.int64,
-    np.int64,
-    np.int64,
-    np.uint64,
-    np.uint64,
-    np.int32,
-    np.uint64,
-    np.int64,
-    np.int64,
-)
+        return replace(self, offset=self.offset + distance, data=self.data + distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +164,9 @@ def scan_records(
     """
     size = len(buffer) if end is None else end
     capacity = min(limit, max(size - start, 0) // lay.RECORD_SIZE_MIN + 1)
-    columns: list[Any] = [np.empty(capacity, dtype) for dtype in RECORD_TYPES]
+    columns = Records.room(capacity)
     count, at, reason = _scan_records.run(size - start, buffer, start, size, before, ordered, *columns)
-    records = Records(*(column[:count] for column in columns))
+    records = Records.filled(columns, count)
     return records, None if reason == _FULL else Stop(int(at), int(reason))
 
 
@@ -210,20 +187,6 @@ def record_batches(
             return
         start = int(records.offset[-1] + records.size[-1])
         before = int(records.replay_time[-1]) if ordered else before
-
-
-def no_records() -> Records:
-    columns: list[Any] = [np.empty(0, dtype) for dtype in RECORD_TYPES]
-    return Records(*columns)
-
-
-def concatenate(parts: list[Records]) -> Records:
-    """One table from several, in order."""
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return no_records()
-    return Records(*(np.concatenate([getattr(part, name) for part in parts]) for name in RECORD_COLUMNS))
 
 
 def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool) -> Damage | None:
@@ -326,7 +289,7 @@ def _search_record(buffer: Any, start: int, end: int, before: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class Events(Columns):
     """Columns of the events of a log, in file order."""
 
     offset: NDArray[np.int64]
@@ -335,17 +298,11 @@ class Events:
     payload: NDArray[np.int64]
     length: NDArray[np.int64]
 
-    def __len__(self) -> int:
-        return len(self.offset)
-
     def state_id(self, row: int) -> lay.StateID:
         return lay.StateID(int(self.term[row]), int(self.index[row]))
 
     def end(self, row: int) -> int:
         return int(self.payload[row] + self.length[row])
-
-
-_EVENT_TYPES = (np.int64, np.uint64, np.uint64, np.int64, np.int64)
 
 
 @kernel
@@ -430,16 +387,16 @@ class LogScan:
 def scan_log(buffer: memoryview, *, checked: bool) -> LogScan:
     """All events of a log; `MalformedError` when its header is not one. `checked` events carry checksums."""
     frame, limit = lay.read_log_header(buffer)
-    parts: list[list[NDArray[Any]]] = []
+    parts: list[Events] = []
     at, reason = lay.LOG_HEADER_SIZE, _FULL
     while reason == _FULL:
         capacity = min(_CHUNK, (len(buffer) - at) // lay.EVENT_SIZE_MIN + 1)
-        columns: list[Any] = [np.empty(capacity, dtype) for dtype in _EVENT_TYPES]
+        columns = Events.room(capacity)
         count, at, reason = _scan_events.run(
             len(buffer) - at, buffer, at, len(buffer), frame, limit, checked, *columns
         )
-        parts.append([column[:count] for column in columns])
-    events = Events(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        parts.append(Events.filled(columns, count))
+    events = Events.join(parts)
     end = events.end(-1) if len(events) else lay.LOG_HEADER_SIZE
     return LogScan(frame, limit, events, Stop(int(at), int(reason)), int(at) if reason == END else end)
 
@@ -538,27 +495,3 @@ def _describe_event(buffer: memoryview, scan: LogScan) -> tuple[str, str, str, s
     stored = le32(buffer, place + size - 4) if size >= 8 else 0
     computed = crc32_mpeg2(buffer, at, place + size - 4) if size >= 8 else 0
     return "event-checksum", "the event's checksum does not fit", f"{stored:08x}", f"{computed:08x}"
-
-
-# Zeros
-
-
-def zeros_from(buffer: memoryview, at: int) -> int:
-    """The smallest offset >= `at` from which there is nothing but zeros."""
-    end = len(buffer)
-    while end > at:
-        start = max(at, end - _SEARCH_CHUNK)
-        kept = bytes(buffer[start:end]).rstrip(b"\x00")
-        if kept:
-            return start + len(kept)
-        end = start
-    return at
-
-
-def has_zero_sector(buffer: memoryview, start: int, end: int) -> bool:
-    """Is a whole sector between two places zero, or the rest of the one that `start` is in?"""
-    first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
-    zero = bytes(SECTOR_SIZE)
-    return any(
-        buffer[at : at + SECTOR_SIZE] == zero for at in range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)
-    ) or (first - start >= 4 and first <= end and not any(buffer[start + 4 : first]))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import fields as dataclass_fields
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.gather import binary_column, gather
 from flintlog.columns.numbers import NUMBER, number_column
+from flintlog.columns.table import slices
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.entries import entry_schema
 from flintlog.core.position import Position
@@ -328,29 +327,15 @@ def session_key(text: str) -> StateID:
     raise UsageError(f"{text!r} is not the id of a session", advice="Give TERM,INDEX, such as 3,17")
 
 
-def chosen_rows(events: Events, fields: Fields, keep: NDArray[Any]) -> tuple[Events, Fields]:
-    """Some rows of both."""
-    return (
-        Events(*(getattr(events, item.name)[keep] for item in dataclass_fields(Events))),
-        Fields(*(getattr(fields, item.name)[keep] for item in dataclass_fields(Fields))),
-    )
-
-
 # State
 
 
 def state_batches(pieces: list[Piece], order: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     """The rows of some pieces in this order."""
-    records = scan.concatenate([piece.records for piece in pieces])[order]
+    records = scan.Records.join([piece.records for piece in pieces])[order]
     which = np.repeat(np.arange(len(pieces)), [len(piece.records) for piece in pieces])[order]
-    ends = np.cumsum(records.length)
-    begin = 0
-    while begin < len(records):
-        before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
-        end = min(max(end, begin + 1), begin + BATCH_ROWS)
-        yield _state_batch(pieces, records[begin:end], which[begin:end])
-        begin = end
+    for rows in slices(records.length, BATCH_BYTES, BATCH_ROWS):
+        yield _state_batch(pieces, records[rows], which[rows])
 
 
 def _state_batch(pieces: list[Piece], records: Records, which: NDArray[np.int64]) -> pa.RecordBatch:

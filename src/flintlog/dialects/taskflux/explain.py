@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
+from flintlog.columns.zeros import zeros_from
 from flintlog.core.dialect import ByteRange
 from flintlog.core.explained import Span, asked, damage, shortened, shown
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, SETTINGS_SIZE_MAX, Segment
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.state import record_places
@@ -111,7 +111,7 @@ def explain_end(segment: Segment) -> Iterator[Span]:
     cursor = _Cursor(segment.view, end, size)
     if cursor.left:
         yield cursor.take(min(4, cursor.left), "end marker", "the log ends here")
-    zeros = scan.zeros_from(segment.view, cursor.at)
+    zeros = zeros_from(segment.view, cursor.at)
     yield from cursor.rest(zeros, "behind the end marker; it does not count")
     if cursor.left:
         yield cursor.take(cursor.left, "reserve", f"{cursor.left} zeros, written ahead")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
+from flintlog.columns.zeros import zeros_from
 from flintlog.core.finding import Damage, Finding
 from flintlog.core.inside import inner_directory, member
 from flintlog.core.kept import list_besides_kept
@@ -324,11 +325,7 @@ class Segment:
 
     @property
     def stale_bytes(self) -> bool:
-        return scan.zeros_from(self.view, self.end) > self.end
-
-
-def _no_records() -> scan.Records:
-    return scan.scan_segment(memoryview(b""), lay.DESIGNED, 0)[0]
+        return zeros_from(self.view, self.end) > self.end
 
 
 def read_segment(
@@ -338,9 +335,9 @@ def read_segment(
     with disk.open(posixpath.join(data, file.name)) as handle:
         view = handle.view(copy=newest or copy)
     if file.first > lay.LSN_MAX:
-        return Segment(file, view, _no_records(), 0, _beyond(file.first, 0))
+        return Segment(file, view, scan.Records.join([]), 0, _beyond(file.first, 0))
     if newest and _never_written(view, layout.segment_header()):
-        return Segment(file, view, _no_records(), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
+        return Segment(file, view, scan.Records.join([]), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
     marker = bytes(view[:4])
     if len(view) < lay.SEGMENT_HEADER_SIZE or marker != lay.FILE_MARKER:
         return _without_header(file, view, layout)
@@ -348,7 +345,7 @@ def read_segment(
     if version > layout.segment_version:
         message = f"segment version {version} is not known to the {layout.edition} edition"
         damage = Damage("segment-version", message, 4, f"{layout.segment_version} or lower", str(version))
-        return Segment(file, view, _no_records(), 4, damage)
+        return Segment(file, view, scan.Records.join([]), 4, damage)
     records, stop = scan.scan_segment(view, layout)
     room = lay.LSN_MAX + 1 - file.first
     if len(records) > room:
@@ -373,12 +370,12 @@ def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segm
             return Segment(
                 file, view, records, stop.offset, replace(damage, code=HEADER_DAMAGED, message=message)
             )
-    return Segment(file, view, _no_records(), 0, damage)
+    return Segment(file, view, scan.Records.join([]), 0, damage)
 
 
 def _never_written(view: memoryview, header: bytes) -> bool:
     """A new segment whose header did not arrive: a beginning of the header, then zeros or the end of the file."""
-    written = scan.zeros_from(view, 0)
+    written = zeros_from(view, 0)
     return written < len(header) and view[:written] == header[:written]
 
 

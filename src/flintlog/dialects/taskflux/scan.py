@@ -31,12 +31,13 @@ from numpy.typing import NDArray
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.columns.compile import be32, be64, kernel
+from flintlog.columns.table import Columns
+from flintlog.columns.zeros import has_zero_sector, zeros_from
 from flintlog.core.finding import Damage
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout
 
 COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger record apart
-SECTOR_SIZE = 512
 _CHUNK = 1 << 18  # records per pass of the kernel
 _PROBE = 1 << 10
 _RECORDS_MAX = 1 << 26  # of one table; a segment with more comes in several
@@ -78,7 +79,7 @@ _INT32_SIGN = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class Records(Columns):
     """Columns of records in log order. Offsets count from the beginning of the file."""
 
     offset: NDArray[np.int64]
@@ -91,16 +92,6 @@ class Records:
     number: NDArray[np.int64]  # key of A, id of R
     payload: NDArray[np.int64]  # offset of A's payload
     payload_length: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def __getitem__(self, which: Any) -> Records:
-        return Records(*(getattr(self, name)[which] for name in _COLUMNS))
-
-
-_COLUMNS = tuple(Records.__dataclass_fields__)
-_TYPES = (np.int64, np.int64, np.uint32, np.int64, np.uint8, np.uint8, np.uint8, np.int64, np.int64, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +223,11 @@ def scan_batches(
     while True:
         # How many records can there be? The file's size bounds it, not a field in the file.
         capacity = min(batch, max(size - start, 0) // layout.record_header_size + 1)
-        columns: list[Any] = [np.empty(capacity, dtype) for dtype in _TYPES]
+        columns = Records.room(capacity)
         count, at, reason = _scan.run(
             size - start, buffer, start, size, layout.term_size, layout.alignment, *columns
         )
-        records = Records(*(column[:count] for column in columns))
+        records = Records.filled(columns, count)
         if reason != _FULL:
             yield records, Stop(int(at), int(reason))
             return
@@ -255,7 +246,7 @@ def scan_segment(
     parts = list(scan_batches(buffer, layout, start, batch, end))
     stop = parts[-1][1]
     assert stop is not None
-    return concatenate([records for records, _ in parts]), stop
+    return Records.join([records for records, _ in parts]), stop
 
 
 def _expected_count(buffer: memoryview, layout: Layout, start: int, end: int) -> int:
@@ -346,18 +337,6 @@ def walk_headers(window: Callable[[int, int], memoryview], size: int, layout: La
     return Marks(marks.offset, marks.before, count, at)
 
 
-def concatenate(parts: list[Records]) -> Records:
-    """One table from several, in order."""
-    if len(parts) == 1:
-        return parts[0]
-    return Records(
-        *(
-            np.concatenate([getattr(part, name) for part in parts] or [np.empty(0, dtype)])
-            for name, dtype in zip(_COLUMNS, _TYPES, strict=True)
-        )
-    )
-
-
 def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Damage | None:
     """Apply the rule of this module's docstring to a stop; None when the log simply ends there."""
     at = stop.offset
@@ -420,7 +399,7 @@ def _is_torn(buffer: memoryview, layout: Layout, stop: Stop, resumes: int | None
         claimed = _claimed_end(buffer, layout, stop)
         cut = stop.reason in (MARKER_CUT, HEADER_CUT, DATA_CUT, CHECKSUM)
         return cut or zeros_from(buffer, at) < claimed
-    if not _has_zero_sector(buffer, at, resumes):
+    if not has_zero_sector(buffer, at, resumes):
         return False
     return _last_good(buffer, layout, resumes) - at <= COMMIT_BYTES_MAX
 
@@ -434,29 +413,6 @@ def _claimed_end(buffer: memoryview, layout: Layout, stop: Stop) -> int:
         return min(at + header, len(buffer))
     length = be32(buffer, at + header - 4)
     return min(at + header + length + layout.padding(length), len(buffer))
-
-
-def zeros_from(buffer: memoryview, at: int) -> int:
-    """The smallest offset >= `at` from which the file holds nothing but zeros."""
-    end = len(buffer)
-    while end > at:
-        start = max(at, end - _SEARCH_CHUNK)
-        kept = bytes(buffer[start:end]).rstrip(b"\x00")
-        if kept:
-            return start + len(kept)
-        end = start
-    return at
-
-
-def _has_zero_sector(buffer: memoryview, start: int, end: int) -> bool:
-    first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
-    zero = bytes(SECTOR_SIZE)
-    return any(
-        buffer[at : at + SECTOR_SIZE] == zero for at in range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)
-    ) or (
-        # A record that begins inside a lost sector: the rest of that sector is zero.
-        first - start >= 4 and first <= end and not any(buffer[start + 4 : first])
-    )
 
 
 def _last_good(buffer: memoryview, layout: Layout, at: int) -> int:

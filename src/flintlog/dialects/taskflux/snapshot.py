@@ -10,6 +10,7 @@ from fastcrc import crc32
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import copy_ranges, offsets_of
+from flintlog.columns.table import slices
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.state import Ints, Pointers, State
@@ -62,13 +63,8 @@ def _state_chunks(state: State) -> Iterator[bytes | bytearray]:
     yield struct.pack(">i", len(state.queues))
     for queue in state.queues:
         yield lay.encode_queue_header(queue.spec, queue.last_id, len(queue.records))
-        ends = np.cumsum(queue.records.payload_length + RECORD_HEAD)
-        begin = 0
-        while begin < len(queue.records):
-            done = int(ends[begin - 1]) if begin else 0
-            end = max(int(np.searchsorted(ends, done + _CHUNK_BYTES)), begin + 1)
-            yield _records(state, queue.records[begin:end])
-            begin = end
+        for rows in slices(queue.records.payload_length + RECORD_HEAD, _CHUNK_BYTES):
+            yield _records(state, queue.records[rows])
 
 
 def _records(state: State, records: Pointers) -> bytearray:

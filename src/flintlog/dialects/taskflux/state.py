@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import be32, be64, kernel
+from flintlog.columns.table import Columns
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.scan import Records
@@ -35,7 +36,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Pointers:
+class Pointers(Columns):
     """Records of a queue in dequeue order; `source` counts into the sources of the state, -1 is the snapshot."""
 
     id: Ids
@@ -43,18 +44,6 @@ class Pointers:
     source: NDArray[np.int32]
     payload: Ints
     payload_length: Ints
-
-    def __len__(self) -> int:
-        return len(self.id)
-
-    def __getitem__(self, which: Any) -> Pointers:
-        return Pointers(
-            self.id[which],
-            self.key[which],
-            self.source[which],
-            self.payload[which],
-            self.payload_length[which],
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.columns.table import Columns
 from flintlog.core.finding import Damage
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.errors import DamageError
@@ -142,7 +143,7 @@ def _short(size: int, needed: int, what: str) -> Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Columns):
     """Columns of entries in log order; offsets count from the file's beginning."""
 
     index: Ints
@@ -151,18 +152,10 @@ class Entries:
     term: Ints
     type: NDArray[np.uint8]
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     @property
     def has_head(self) -> NDArray[np.bool_]:
         """Which entries have a head; a shorter one is all data."""
         return self.length >= lay.ENTRY_HEADER_SIZE
-
-    def __getitem__(self, places: slice | NDArray[np.bool_]) -> Entries:
-        return Entries(
-            self.index[places], self.offset[places], self.length[places], self.term[places], self.type[places]
-        )
 
 
 def read_entries(

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgpack
 
+from flintlog.columns.zeros import SECTOR_SIZE
 from flintlog.core.finding import Finding
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.disk import File
 from flintlog.errors import DamageError
 
-SECTOR_SIZE = 512
 STATE_SIZE_MAX = 64 << 20
 EMPTY_MAP = b"\x80"
 _ZEROS_MAX = 2 * SECTOR_SIZE  # a record and what fills the sector before it

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.follow import Follower, Limits, Piece, beginning
 from flintlog.core.log import Log, open_log
-from flintlog.core.position import Position, position_json
+from flintlog.core.position import Position, position_json, position_of
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 from flintlog.pipeline.jobs.export import newest_position, read_piece
@@ -125,8 +125,7 @@ def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
     for at, log in enumerate(logs):
         follower = log.follower()
         end = follower.advance(beginning(), Limits(), "fail")
-        position = end.get("position")
-        lasts.append(_position(position))
+        lasts.append(position_of(end.get("position")))
         pieces = follower.pieces(beginning(), end, EntryQuery(), "fail")
         if pieces:
             firsts.append(_first_of(follower, pieces[0]))
@@ -135,12 +134,6 @@ def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
     known = [last for last in lasts if last is not None]
     last = min(known) if len(known) == len(lasts) else None
     return _Plan(spoken, sources, tuple(lasts), tuple(work), first, last)
-
-
-def _position(value: Any) -> Position | None:
-    if value is None:
-        return None
-    return tuple(value) if isinstance(value, list) else (value,)
 
 
 def _first_of(follower: Follower, piece: Piece) -> Position:

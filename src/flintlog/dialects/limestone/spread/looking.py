@@ -177,10 +177,8 @@ def _joined(parts: Sequence[tuple[Snippets, bool]]) -> Snippets:
             snippets = snippets[1:]
             if not len(snippets):
                 continue
-        done.append(Snippets(*(getattr(snippets, name).copy() for name in Snippets.__dataclass_fields__)))
-    return Snippets(
-        *(np.concatenate([getattr(part, name) for part in done]) for name in Snippets.__dataclass_fields__)
-    )
+        done.append(Snippets(*(getattr(snippets, name).copy() for name in Snippets.types())))
+    return Snippets.join(done)
 
 
 class Looking:

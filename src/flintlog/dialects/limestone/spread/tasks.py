@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.columns.packing import pack, unpack
+from flintlog.columns.table import Columns, slices
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.merge import (
     Candidates,
@@ -149,7 +150,7 @@ def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class Records(Columns):
     """Live records in key order: their addresses, lengths, and what rows need of them."""
 
     address: Words
@@ -158,17 +159,6 @@ class Records:
     storage: Words
     major: Words
     minor: Words
-
-    def __len__(self) -> int:
-        return len(self.address)
-
-    def __getitem__(self, which: Any) -> Records:
-        return Records(*(getattr(self, name)[which] for name in Records.__dataclass_fields__))
-
-    @staticmethod
-    def join(parts: Sequence[Records]) -> Records:
-        names = Records.__dataclass_fields__
-        return Records(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -198,7 +188,7 @@ def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[Re
     size = 0
     for piece in pieces:
         some = Records(**unpack(piece))
-        for part in (some[slice_] for slice_ in _slices(some.length, most)):
+        for part in (some[slice_] for slice_ in slices(some.length, most)):
             length = int(part.length.sum())
             if held and size + length > most:
                 yield Records.join(held)
@@ -212,16 +202,6 @@ def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[Re
 def lengths(pieces: Iterator[bytes]) -> Ints:
     """The lengths of the records of a bucket."""
     return np.concatenate([unpack(piece)["length"] for piece in pieces])
-
-
-def _slices(length: Ints, most: int) -> Iterator[slice]:
-    ends = np.cumsum(length)
-    begin = 0
-    while begin < len(length):
-        before = int(ends[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(ends, before + most, "right")), begin + 1)
-        yield slice(begin, end)
-        begin = end
 
 
 def copied(sources: Sources, records: Records) -> tuple[bytearray, Ints]:

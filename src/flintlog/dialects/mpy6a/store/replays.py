@@ -74,7 +74,7 @@ class Replays:
         """replay_time, delay, term, index, topic, attempts, data."""
         import pyarrow as pa
 
-        records = scan.concatenate([piece.records for piece in self._pieces])[self._order]
+        records = scan.Records.join([piece.records for piece in self._pieces])[self._order]
         which = np.repeat(np.arange(len(self._pieces)), np.diff(self._starts))[self._order]
         delays = np.array([piece.delay for piece in self._pieces], np.int64)
         arena, offsets = gather(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flintlog.columns.zeros import zeros_from
 from flintlog.core.finding import Finding, Severity
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
@@ -189,7 +190,7 @@ def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
         if any(item.severity is Severity.CORRUPT for item in probe.findings):
             end = probe.log.stop.offset
         break
-    if end < len(view) and scan.zeros_from(view, end) > end:
+    if end < len(view) and zeros_from(view, end) > end:
         made.log_end = end
 
 

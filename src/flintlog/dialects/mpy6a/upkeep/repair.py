@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from flintlog.columns.zeros import zeros_from
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Plan
 from flintlog.core.repair import Draft, Files
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
-from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.store.engine import Engine
 from flintlog.dialects.mpy6a.survey import survey
 from flintlog.dialects.mpy6a.upkeep import salvage
@@ -119,7 +119,7 @@ def _say_logs(made: Rebuild, findings: tuple[Finding, ...], draft: Draft) -> Non
     if operations is not None:
         view = found.view(lay.OPERATIONS_FILE)
         begin = operations.offset or 0
-        size = scan.zeros_from(view, begin) - begin
+        size = zeros_from(view, begin) - begin
         if size:
             draft.lost.append(
                 f"operations in {lay.OPERATIONS_FILE} from byte {begin} on, {size} bytes: sessions that were begun or"

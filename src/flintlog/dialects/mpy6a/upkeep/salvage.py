@@ -197,7 +197,7 @@ def _plausible(parts: list[scan.Records], high: int, end: int) -> tuple[list[sca
 
 
 def _saved(parts: list[scan.Records], holes: list[tuple[int, int]], end: int, torn: bool) -> Saved:
-    records = scan.concatenate(parts)
+    records = scan.Records.join(parts)
     known = records.term <= _TERM_MAX
     term = int(records.term[known].max(initial=0))
     index = int(records.index[known & (records.term == term)].max(initial=0))

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgpack
 
+from flintlog.columns.zeros import SECTOR_SIZE
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft.state import EMPTY_MAP, SECTOR_SIZE, Loaded, Property, read_state
+from flintlog.dialects.zmqraft.state import EMPTY_MAP, Loaded, Property, read_state
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.disk import Disk, FailStop, write_all
 from flintlog.errors import UsageError

@@ -12,12 +12,12 @@ import posixpath
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from flintlog.columns.zeros import SECTOR_SIZE
 from flintlog.core.finding import Finding
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.findings import TOKEN_CODES
 from flintlog.dialects.zmqraft.layout import Segment
-from flintlog.dialects.zmqraft.state import SECTOR_SIZE
 from flintlog.disk import Disk, FailStop
 from flintlog.errors import DamageError, RefusedError, UsageError
 
