@@ -17,7 +17,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.journal import Journal
 from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Plan, Step
-from flintlog.disk import Disk, File, Mode, take_lock, transaction
+from flintlog.disk import Disk, File, Mode, take_lock, transaction, write_all
 from flintlog.errors import LockedError
 
 REPAIR_SCRATCH = "repair.new"
@@ -37,9 +37,10 @@ class Files:
         return self.disk.open(posixpath.join(self.root, name))
 
     def replace(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Put new content in the place of a file."""
-        scratch = posixpath.join(self.scratch, REPAIR_SCRATCH)
-        self.disk.publish(posixpath.join(self.root, name), chunks, scratch=scratch)
+        """Put new content in the place of a file; a crash may bring the old one back until its directory is synced."""
+        with self.disk.create_scratch(posixpath.join(self.scratch, REPAIR_SCRATCH)) as file:
+            write_all(file, chunks)
+            self.disk.put(file, posixpath.join(self.root, name))
 
     def remove(self, name: str) -> None:
         """Take a file away; a crash may bring it back until its directory is synced."""

@@ -381,11 +381,15 @@ class Disk:
 
         A file that it replaces leaves it its owner and its permissions.
         """
+        self.put(file, target)
+        self.sync_directory(posixpath.dirname(target))
+
+    def put(self, file: File, target: str) -> None:
+        """The same, but a crash may take the name back until its directory is synced."""
         file.be_like(self.stat(target))
         file.sync()
         self.rename(file.path, target)
         file.path, file.scratch = target, None
-        self.sync_directory(posixpath.dirname(target))
 
 
 def write_all(file: File, chunks: Iterable[Buffer]) -> int:
