@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from flintlog.core.finding import Finding, Severity, gravest
+from flintlog.core.finding import Finding, Severity, refuse_grave
 from flintlog.core.inside import member
 from flintlog.core.live import ChangedError, holding, settled
 from flintlog.core.position import check_reached
@@ -113,9 +113,7 @@ class Survey:
 
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
-        worst = gravest(self.findings)
-        if worst is not None and worst.is_grave:
-            raise worst.error(self.path)
+        refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, position: StateID) -> None:
         """Raise for a position at which there is no state."""
