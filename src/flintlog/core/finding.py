@@ -210,6 +210,13 @@ def gravest(findings: Iterable[Finding]) -> Finding | None:
     return max(findings, key=lambda finding: _GRAVITY.index(finding.severity), default=None)
 
 
+def refuse_grave(findings: Iterable[Finding], directory: str) -> None:
+    """Raise for what must stop a store from opening."""
+    worst = gravest(findings)
+    if worst is not None and worst.is_grave:
+        raise worst.error(directory)
+
+
 def verdict(findings: Iterable[Finding]) -> str:
     """`clean`, `repairable`, `corrupt` or `unsupported`."""
     worst = gravest(findings)

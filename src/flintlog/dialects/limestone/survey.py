@@ -27,7 +27,7 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity, gravest
+from flintlog.core.finding import Finding, Severity, gravest, refuse_grave
 from flintlog.core.live import ChangedError, settled
 from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
@@ -145,9 +145,7 @@ class Survey:
 
     def refuse_damage(self) -> None:
         """Raise for what stops a store from opening."""
-        worst = gravest(self.findings)
-        if worst is not None and self.is_damaged:
-            raise worst.error(self.path)
+        refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, epoch: int) -> None:
         """Raise for an epoch of which there is no state: it is not durable, or compacted files hold a later one."""

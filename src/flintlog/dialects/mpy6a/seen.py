@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
-from flintlog.core.finding import Finding, gravest
+from flintlog.core.finding import Finding, refuse_grave
 from flintlog.core.position import check_reached
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.authority import Authority, ByNote, ByOperationLog
@@ -51,9 +51,7 @@ class Survey:
 
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
-        worst = gravest(self.findings)
-        if worst is not None and worst.is_grave:
-            raise worst.error(self.path)
+        refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, position: StateID) -> None:
         """Raise for a position at which there is no state."""

@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel
+from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import layout as lay
+from flintlog.dialects.taskflux.findings import CODES
 from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.scan import DELTA_PROBLEMS
-from flintlog.dialects.taskflux.state import Base, Ids, Ints, Note, Pointers, QueueState, Source, State
+from flintlog.dialects.taskflux.state import Base, Ids, Ints, Pointers, QueueState, Source, State
 from flintlog.errors import DamageError
 
 _C, _D, _A, _R = b"CDAR"
@@ -273,23 +275,14 @@ class Table:
         return self.sources[at], index - int(self.bounds[at])
 
     def error(self, index: int, code: str, message: str) -> DamageError:
+        """An entry that makes no state."""
         source, at = self.place(index)
-        return error_at(source.first + at, source.name, int(source.records.offset[at]), code, message)
+        offset = int(source.records.offset[at])
+        return DamageError(f"LSN {source.first + at}: {message}", code=code, file=source.name, offset=offset)
 
-    def note(self, index: int, what: int) -> Note:
-        source, at = self.place(index)
-        return note_at(source.first + at, source.name, int(source.records.offset[at]), what)
-
-
-def error_at(lsn: int, file: str, offset: int, code: str, message: str) -> DamageError:
-    """An entry that makes no state."""
-    return DamageError(f"LSN {lsn}: {message}", code=code, file=file, offset=offset)
-
-
-def note_at(lsn: int, file: str, offset: int, what: int) -> Note:
-    """An entry that is odd, and what was made of it."""
-    code, message = _NOTES[what]
-    return Note(lsn, code, f"LSN {lsn}: {message}", file, offset)
+    def note(self, index: int, what: int) -> Finding:
+        """An entry that is odd, and what was made of it."""
+        return CODES.of(self.error(index, *_NOTES[what]))
 
 
 def _joined(parts: list[Any], dtype: Any) -> Any:

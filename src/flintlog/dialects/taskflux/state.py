@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from flintlog.columns.compile import be32, be64, kernel
 from flintlog.columns.table import Columns
+from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.scan import Records
@@ -61,17 +62,6 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """Something odd that has one clear meaning: which entry, and what was made of it."""
-
-    lsn: int
-    code: str
-    message: str
-    file: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class State:
     """The queues, by name, after the entry `index`; payloads stand in `snapshot` and `sources`."""
 
@@ -80,7 +70,7 @@ class State:
     queues: tuple[QueueState, ...]
     snapshot: memoryview
     sources: tuple[Source, ...]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Finding, ...] = ()  # what is odd and has one clear meaning
 
     @property
     def record_count(self) -> int:
@@ -94,14 +84,9 @@ class Base:
     index: int = lay.LSN_NONE
     term: int = lay.TERM_FIRST
     queues: tuple[QueueState, ...] = field(
-        default_factory=lambda: (QueueState(QueueSpec(lay.DEFAULT_QUEUE), 0, _no_pointers()),)
+        default_factory=lambda: (QueueState(QueueSpec(lay.DEFAULT_QUEUE), 0, Pointers.join([])),)
     )
     buffer: memoryview = field(default_factory=lambda: memoryview(b""))
-
-
-def _no_pointers() -> Pointers:
-    empty = np.empty(0, np.int64)
-    return Pointers(empty.view(np.uint64), empty, np.empty(0, np.int32), empty, empty)
 
 
 @kernel

@@ -83,7 +83,7 @@ class Survey:
     def refuse_damage(self) -> None:
         """Raise for the first finding that opening must not pass over."""
         for finding in self.findings:
-            if finding.is_grave or not CODES[finding.code].opens:
+            if finding.is_grave or finding.code == HEADER_DAMAGED:
                 raise finding.error(self.listing.data)
 
     def refuse_missing(self, lsn: int) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.finding import Damage, Finding, Severity, gravest
+from flintlog.core.finding import Damage, Finding, Severity, gravest, refuse_grave
 from flintlog.core.live import suppress_gone
 from flintlog.core.position import check_reached
 from flintlog.core.workers import Workers
@@ -85,9 +85,7 @@ class Survey:
 
     def refuse_damage(self) -> None:
         """Raise for what would stop a store from opening."""
-        worst = gravest(self.findings)
-        if worst is not None and worst.is_grave:
-            raise worst.error(self.path)
+        refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, index: int) -> None:
         """Raise for a position at which there is no state."""

@@ -47,8 +47,7 @@ def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
         state = found.replayed()
     except DamageError as error:
         return None, [CODES.of(error)]
-    notes = [CODES.finding(note.code, note.message, note.file, note.offset) for note in state.notes]
-    return state, notes
+    return state, [*state.notes]
 
 
 def _inventory(found: Survey) -> Inventory:
