@@ -50,7 +50,7 @@ PAGE = FormatPage(
     "mpy6a",
     "record|event|file|note|replay|offset|two|writer|exhausted|snapshot|changes|descriptors|log|operation",
     _open,
-    frozenset({"errors.py", "tables.py", "explain.py", "following.py"}),
+    frozenset({"errors.py", "tables.py", "fields.py", "following.py"}),
 )
 
 

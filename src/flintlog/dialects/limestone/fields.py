@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from flintlog.core.dialect import ByteRange
-from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.fields import Span, shown
+from flintlog.core.file_fields import asked, damage, shortened
 from flintlog.core.finding import Severity
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
@@ -33,7 +34,7 @@ _LINES = {
 # Logs, compacted files, the snapshot
 
 
-def explain_begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
+def begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
     """The begin marker of a snippet."""
     at = int(snippets.offset[which])
     dead = int(snippets.kind[which]) == lay.INVALIDATED
@@ -42,7 +43,7 @@ def explain_begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[
     yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(int(snippets.epoch[which])))
 
 
-def explain_end(snippets: Snippets, which: int) -> Iterator[Span]:
+def end(snippets: Snippets, which: int) -> Iterator[Span]:
     """The end marker of a snippet, where it has one."""
     if which < 0 or not snippets.closed[which]:
         return
@@ -52,7 +53,7 @@ def explain_end(snippets: Snippets, which: int) -> Iterator[Span]:
     yield Span(at + 9, at + lay.END_SIZE, "checksum type", "1: none")
 
 
-def explain_entry(view: memoryview, offset: int) -> Iterator[Span]:
+def entry(view: memoryview, offset: int) -> Iterator[Span]:
     """One entry."""
     at = offset
 
@@ -88,7 +89,7 @@ def explain_entry(view: memoryview, offset: int) -> Iterator[Span]:
             yield field(8, "blob", lay.blob_path(number(8)))
 
 
-def explain_tail(tail: Tail, end: int) -> Span:
+def tail(tail: Tail, end: int) -> Span:
     """What stands where the records cannot be read on, up to `end`."""
     word = "torn" if tail.torn else "damage"
     return Span(tail.offset, end, word, f"{tail.message}; expected {tail.expected}")
@@ -97,7 +98,7 @@ def explain_tail(tail: Tail, end: int) -> Span:
 # Epoch files
 
 
-def explain_epochs(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+def epochs(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
     """Which epochs are durable, record by record."""
     _, finding = read_epochs(view, name)
     good = len(view) if finding is None or finding.offset is None else finding.offset
@@ -113,7 +114,7 @@ def explain_epochs(view: memoryview, name: str, where: ByteRange | None) -> Iter
 # Manifest and catalog
 
 
-def explain_manifest(view: memoryview, name: str) -> Iterator[Span]:
+def manifest(view: memoryview, name: str) -> Iterator[Span]:
     """The text, cut behind each member."""
     raw = bytes(view[: lay.MANIFEST_SIZE_MAX])
     try:
@@ -130,7 +131,7 @@ def explain_manifest(view: memoryview, name: str) -> Iterator[Span]:
         at = end
 
 
-def explain_catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+def catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
     """Line by line; behind a line that is none, nothing counts."""
     raw = bytes(view[: lay.CATALOG_SIZE_MAX])
     problem, good = None, len(raw)
@@ -169,7 +170,7 @@ def _line(raw: bytes) -> tuple[str, str]:
 # Blobs
 
 
-def explain_blob(view: memoryview, name: str) -> Iterator[Span]:
+def blob(view: memoryview, name: str) -> Iterator[Span]:
     """One value."""
     number = int(name.rpartition("/")[2].partition(".")[0], 16)
     meaning = f"blob {number}, {len(view)} bytes: {shown(view)}"

@@ -1,4 +1,4 @@
-"""The bytes of a file field by field. A dialect tells spans, each a place with a meaning; here they get their bytes.
+"""Every byte of a file in one field. A dialect gives spans, each a place with a meaning; here they get their bytes.
 
 Those of a long span come in pieces, so that a wrong length takes no memory.
 """
@@ -7,32 +7,16 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from flintlog.core.dialect import ByteField, ByteRange
+from flintlog.core.fields import Span
 from flintlog.core.live import suppress_gone
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
 PIECE_BYTES = 1 << 16
 UNEXPLAINED = "no part of the format"
-_BYTES_SHOWN = 64
 _LETTERS_SHOWN = 400
-
-
-class Span(NamedTuple):
-    """One field by its place in a file; `end` is behind its last byte."""
-
-    begin: int
-    end: int
-    name: str
-    meaning: str
-
-
-def shown(raw: bytes | memoryview, begin: int = 0, end: int | None = None) -> str:
-    """The first bytes of a range as a person can read them."""
-    end = len(raw) if end is None else end
-    return repr(bytes(raw[begin : min(end, begin + _BYTES_SHOWN)]))[1:]
 
 
 def shortened(text: str) -> str:
@@ -124,7 +108,6 @@ def leftover(size: int) -> Iterator[Span]:
 __all__ = [
     "PIECE_BYTES",
     "UNEXPLAINED",
-    "Span",
     "asked",
     "damage",
     "every_byte",
@@ -132,5 +115,4 @@ __all__ = [
     "file_view",
     "leftover",
     "shortened",
-    "shown",
 ]

@@ -9,7 +9,8 @@ import numpy as np
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.dialect import ByteRange
-from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.fields import Span, shown
+from flintlog.core.file_fields import asked, damage, shortened
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, SETTINGS_SIZE_MAX, Segment
@@ -66,7 +67,7 @@ class _Cursor:
 # Segments
 
 
-def explain_header(segment: Segment) -> Iterator[Span]:
+def header(segment: Segment) -> Iterator[Span]:
     """File marker and version, as far as they can be trusted."""
     problem, size = segment.damage, len(segment.view)
     if segment.uninitialised:
@@ -83,7 +84,7 @@ def explain_header(segment: Segment) -> Iterator[Span]:
         yield cursor.number(4, "version")
 
 
-def explain_record(segment: Segment, at: int, layout: Layout) -> Iterator[Span]:
+def record(segment: Segment, at: int, layout: Layout) -> Iterator[Span]:
     """One record; `at` is its place in the segment."""
     records = segment.records
     length = int(records.length[at])
@@ -99,7 +100,7 @@ def explain_record(segment: Segment, at: int, layout: Layout) -> Iterator[Span]:
         yield cursor.take(padding, "padding", "zeros up to a multiple of 4")
 
 
-def explain_end(segment: Segment) -> Iterator[Span]:
+def end(segment: Segment) -> Iterator[Span]:
     """What stands where the records stop."""
     problem, end, size = segment.damage, segment.end, len(segment.view)
     if segment.uninitialised:
@@ -157,7 +158,7 @@ def _key_range(cursor: _Cursor, *, is_set: bool) -> Iterator[Span]:
 # Metadata
 
 
-def explain_metadata(view: memoryview, layout: Layout) -> Iterator[Span]:
+def metadata(view: memoryview, layout: Layout) -> Iterator[Span]:
     """Term and vote; a field that cannot be right says so."""
     size = layout.metadata_size
     if view[:4] != lay.METADATA_MARKER:
@@ -191,7 +192,7 @@ def _checksum(cursor: _Cursor, begin: int, end: int, of: str) -> Span:
 # Snapshots
 
 
-def explain_snapshot(view: memoryview, layout: Layout, where: ByteRange | None) -> Iterator[Span]:
+def snapshot(view: memoryview, layout: Layout, where: ByteRange | None) -> Iterator[Span]:
     """Header, queues with their records, checksum. What cannot be read does not hide what can."""
     size = len(view)
     if view[:4] != lay.SNAPSHOT_MARKER:
@@ -285,7 +286,7 @@ def _records(cursor: _Cursor, body: memoryview, count: int, where: ByteRange | N
 # Settings
 
 
-def explain_settings(view: memoryview) -> Iterator[Span]:
+def settings(view: memoryview) -> Iterator[Span]:
     """A text; the settings in it."""
     try:
         facts = json.loads(bytes(view[:SETTINGS_SIZE_MAX]))

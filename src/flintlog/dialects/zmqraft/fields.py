@@ -8,7 +8,8 @@ import msgpack
 import numpy as np
 
 from flintlog.core.dialect import ByteRange
-from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.fields import Span, shown
+from flintlog.core.file_fields import asked, damage, shortened
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Segment
@@ -21,7 +22,7 @@ _EMPTY_MAP = b"\x80"
 # Index files
 
 
-def explain_head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Span]:
+def head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Span]:
     """Header, the slots of the chosen entries, the segments up to the first entry."""
     yield from _index_header(view, f"{table.capacity} slots, {len(table.ends)} used")
     for index in chosen.index.tolist():
@@ -79,7 +80,7 @@ def _token_meaning(token: bytes) -> str:
     return known.get(token, "not known; skipped")
 
 
-def explain_entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
+def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
     """One entry; `at` is its place in the columns."""
     offset = int(entries.offset[at])
     end, kind = offset + int(entries.length[at]), offset + lay.REQUEST_ID_SIZE
@@ -97,13 +98,13 @@ def explain_entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]
         yield Span(data, end, "data", shown(view, data, end))
 
 
-def explain_damage(view: memoryview, problem: Damage) -> Iterator[Span]:
+def damaged(view: memoryview, problem: Damage) -> Iterator[Span]:
     """What stands where the entries cannot be read on."""
     if problem.offset < len(view):
         yield damage(problem.offset, len(view), problem.message, problem.expected)
 
 
-def explain_index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
+def index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
     """A whole index file; damaged, it is explained up to the damage."""
     table = scan.read_table(view, first)
     if isinstance(table, Damage):
@@ -116,7 +117,7 @@ def explain_index(view: memoryview, first: int, where: ByteRange | None) -> Iter
         yield _slot(table, place)
     yield from _behind_slots(view, table)
     for place in _touching(entries.offset, entries.length, where):
-        yield from explain_entry(view, entries, place)
+        yield from entry(view, entries, place)
     end = table.data_start + (int(table.ends[len(entries) - 1]) if len(entries) else 0)
     if end >= len(view):
         return
@@ -153,7 +154,7 @@ def _damaged_index(view: memoryview, problem: Damage) -> Iterator[Span]:
 # Snapshots
 
 
-def explain_snapshot(view: memoryview) -> Iterator[Span]:
+def snapshot(view: memoryview) -> Iterator[Span]:
     """Header, META and the data, which only the application can read."""
     size, need = len(view), lay.SNAPSHOT_HEADER.size
     if view[:4] != lay.SNAPSHOT_TOKEN or size < need:
@@ -208,7 +209,7 @@ def _snapshot_data(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
 # State files
 
 
-def explain_state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+def state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
     """Each map with what it says; `name` is that of the state file, without a stamp."""
     size = len(view)
     if size > STATE_SIZE_MAX:
