@@ -1,8 +1,9 @@
-"""The bytes of index files, snapshots and state files field by field, for a person who looks at a hex dump."""
+"""The fields of index files, snapshots and state files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgpack
 import numpy as np
@@ -32,14 +33,8 @@ def head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Span]:
 
 def _index_header(view: memoryview, capacity: str) -> Iterator[Span]:
     """The fields of the header, as far as the file goes."""
-    if len(view) < lay.TABLE_OFFSET:
-        return
-    _, size, version, _, first = lay.INDEX_HEADER.unpack_from(view)
-    yield Span(0, 4, "token", "an index file begins")
-    yield Span(4, 8, "size", f"{size} bytes up to the end of the offset table")
-    yield Span(8, 12, "version", str(version))
-    yield Span(12, 16, "capacity", capacity)
-    yield Span(16, 24, "first index", str(first))
+    if len(view) >= lay.TABLE_OFFSET:
+        yield from lay.INDEX.spans(view, told={"capacity": capacity})
 
 
 def _slot(table: Table, at: int) -> Span:
@@ -60,24 +55,10 @@ def _behind_slots(view: memoryview, table: Table) -> Iterator[Span]:
 
 def _segment(view: memoryview, found: Segment) -> Iterator[Span]:
     """A segment that is whole."""
-    yield Span(found.head, found.head + 4, "token", _token_meaning(found.token))
-    yield Span(found.head + 4, found.offset, "length", f"{found.length} bytes")
-    if found.length:
-        facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
-        meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
-        yield Span(found.offset, found.end, "data", shortened(meaning))
-    if found.following > found.end:
-        yield Span(found.end, found.following, "padding", "zeros up to a multiple of 4")
-
-
-def _token_meaning(token: bytes) -> str:
-    known = {
-        lay.META_TOKEN: "who made the file, and when",
-        lay.ENTRIES_TOKEN: "the entries begin behind it",
-        lay.DATA_TOKEN: "the data begins behind it",
-        bytes(4): "slots that were given up; skipped",
-    }
-    return known.get(token, "not known; skipped")
+    facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
+    meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
+    spans = lay.SEGMENT.spans(view, found.head, told={"data": shortened(meaning)})
+    yield from (span for span in spans if span.begin < span.end)
 
 
 def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
@@ -88,14 +69,13 @@ def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
         meaning = f"index {int(entries.index[at])} begins, too short for a head; {shown(view, offset, end)}"
         yield Span(offset, end, "data", meaning)
         return
-    term, data = offset + lay.TERM_OFFSET, offset + lay.ENTRY_HEADER_SIZE
     request_id = bytes(view[offset:kind])
     asked_by = "none" if request_id == lay.NO_REQUEST else request_id.hex()
-    yield Span(offset, kind, "request id", f"index {int(entries.index[at])} begins; {asked_by}")
-    yield Span(kind, term, "type", WORDS[int(entries.type[at])])
-    yield Span(term, data, "term", str(int(entries.term[at])))
-    if data < end:
-        yield Span(data, end, "data", shown(view, data, end))
+    told = {
+        "request id": f"index {int(entries.index[at])} begins; {asked_by}",
+        "type": WORDS[int(entries.type[at])],
+    }
+    yield from (span for span in lay.ENTRY.spans(view[:end], offset, told=told) if span.begin < span.end)
 
 
 def damaged(view: memoryview, problem: Damage) -> Iterator[Span]:
@@ -162,19 +142,17 @@ def snapshot(view: memoryview) -> Iterator[Span]:
         message = "the snapshot ends inside its header" if short else "not a snapshot file"
         yield damage(0, size, message, f"{need} bytes" if short else lay.SNAPSHOT_TOKEN.hex())
         return
-    _, length, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(view)
-    yield Span(0, 4, "token", "a snapshot file begins")
+    _, length, version, _, _, data_size = lay.SNAPSHOT_HEADER.unpack_from(view)
+    wrong = {}
     if length not in lay.SNAPSHOT_SEGMENT_SIZES:
-        yield damage(4, size, f"{length} bytes are no header", "28 or 36")
-        return
-    yield Span(4, 8, "size", f"{length} bytes of header")
+        wrong["size"] = f"{length} bytes are no header", "28 or 36"
     if version != lay.VERSION:
-        yield damage(8, size, f"snapshot version {version} is not known", "1")
-        return
-    yield Span(8, 12, "version", str(version))
-    for at, name, value in ((12, "last index", index), (20, "last term", term), (28, "data size", data_size)):
-        high = "" if value <= lay.NUMBER_MAX else ", which is above 2^53 - 1"
-        yield Span(at, at + 8, name, f"{value}{high}")
+        wrong["version"] = f"snapshot version {version} is not known", "1"
+    for span in lay.SNAPSHOT.spans(view):
+        if span.name in wrong:
+            yield damage(span.begin, size, *wrong[span.name])
+            return
+        yield span
     yield from _snapshot_rest(view, need, data_size)
 
 
@@ -184,8 +162,8 @@ def _snapshot_rest(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
         if found.token != lay.DATA_TOKEN and found.following > size:
             break
         if found.token == lay.DATA_TOKEN:
-            yield Span(found.head, found.head + 4, "token", _token_meaning(found.token))
-            yield Span(found.head + 4, found.offset, "length", f"{found.length}; the header has it")
+            told = {"length": f"{found.length}; the header has it"}
+            yield from islice(lay.SEGMENT.spans(view, found.head, told=told), 2)
             yield from _snapshot_data(view, found.offset, data_size)
             return
         yield from _segment(view, found)
