@@ -193,11 +193,11 @@ def _piece_spans(piece: _Piece, query: EntryQuery, where: ByteRange | None) -> I
         for at in keep.nonzero()[0].tolist():
             which = int(entries.snippet[at])
             if which != seen:
-                yield from fields.end(snippets, seen)
+                yield from fields.end(piece.view, snippets, seen)
                 yield from fields.begin(piece.view, snippets, which)
             seen = which
             yield from fields.entry(piece.view, int(entries.offset[at]))
-    yield from fields.end(snippets, seen)
+    yield from fields.end(piece.view, snippets, seen)
     if piece.tail is not None:
         yield fields.tail(piece.tail, len(piece.view))
 
@@ -305,7 +305,7 @@ def _log_spans(view: memoryview, walk: Walk, start: int, where: ByteRange, *, in
         if item < len(begins):
             yield from fields.begin(view, snippets, item)
         elif item < len(begins) + len(ends):
-            yield from fields.end(snippets, item - len(begins))
+            yield from fields.end(view, snippets, item - len(begins))
         else:
             yield from fields.entry(view, int(places[item]))
 

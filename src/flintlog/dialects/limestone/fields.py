@@ -1,4 +1,4 @@
-"""The bytes of a directory field by field, for a person who looks at a hex dump."""
+"""The fields of logs, epoch files, manifests, catalogs and blobs."""
 
 from __future__ import annotations
 
@@ -36,57 +36,17 @@ _LINES = {
 
 def begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
     """The begin marker of a snippet."""
-    at = int(snippets.offset[which])
-    dead = int(snippets.kind[which]) == lay.INVALIDATED
-    meaning = "a snippet begins that does not count" if dead else "a snippet begins"
-    yield Span(at, at + 1, "type", f"{view[at]}: {meaning}")
-    yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(int(snippets.epoch[which])))
+    return lay.TABLES[lay.BEGIN].spans(view, int(snippets.offset[which]))
 
 
-def end(snippets: Snippets, which: int) -> Iterator[Span]:
+def end(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
     """The end marker of a snippet, where it has one."""
-    if which < 0 or not snippets.closed[which]:
-        return
-    at = int(snippets.end[which]) - lay.END_SIZE
-    yield Span(at, at + 1, "type", "3: the snippet ends")
-    yield Span(at + 1, at + 9, "epoch", str(int(snippets.end_epoch[which])))
-    yield Span(at + 9, at + lay.END_SIZE, "checksum type", "1: none")
+    if which >= 0 and snippets.closed[which]:
+        yield from lay.TABLES[lay.END].spans(view, int(snippets.end[which]) - lay.END_SIZE)
 
 
 def entry(view: memoryview, offset: int) -> Iterator[Span]:
-    """One entry."""
-    at = offset
-
-    def field(size: int, name: str, meaning: str) -> Span:
-        nonlocal at
-        begin, at = at, at + size
-        return Span(begin, at, name, meaning)
-
-    def number(size: int) -> int:
-        return int.from_bytes(view[at : at + size], "little")
-
-    kind = int(view[at])
-    yield field(1, "type", f"{kind}: {lay.OPERATIONS[kind]}")
-    keys = values = 0
-    of_keys = kind in (lay.PUT, lay.PUT_BLOBS, lay.REMOVE)
-    if of_keys:
-        keys = number(4)
-        yield field(4, "key length", f"{keys} bytes")
-    if kind in (lay.PUT, lay.PUT_BLOBS):
-        values = number(4)
-        yield field(4, "value length", f"{values} bytes")
-    yield field(8, "storage", str(number(8)))
-    if of_keys:
-        yield field(keys, "key", shown(view, at, at + keys))
-    yield field(8, "major", f"version {number(8)}")
-    yield field(8, "minor", str(number(8)))
-    if kind in (lay.PUT, lay.PUT_BLOBS):
-        yield field(values, "value", shown(view, at, at + values))
-    if kind == lay.PUT_BLOBS:
-        count = number(4)
-        yield field(4, "blob count", str(count))
-        for _ in range(count):
-            yield field(8, "blob", lay.blob_path(number(8)))
+    return lay.TABLES[view[offset]].spans(view, offset)
 
 
 def tail(tail: Tail, end: int) -> Span:
@@ -104,8 +64,7 @@ def epochs(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Spa
     good = len(view) if finding is None or finding.offset is None else finding.offset
     begin, end = (0, good) if where is None else (where.begin // lay.MARKER_SIZE * lay.MARKER_SIZE, where.end)
     for at in range(begin, min(end, good), lay.MARKER_SIZE):
-        yield Span(at, at + 1, "type", "4: an epoch is durable")
-        yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(lay.decode_marker(view, at)))
+        yield from lay.TABLES[lay.DURABLE].spans(view, at)
     if finding is not None:
         word = "torn" if finding.severity is Severity.REPAIRABLE else "damage"
         yield Span(good, len(view), word, f"{finding.message}; expected {finding.expected}")
