@@ -192,7 +192,7 @@ _PUT_FIELDS = (
     *_VERSION,
     Field("value", "[v]"),
 )
-_BLOBS = Field("blobs", "[8*b]", of=Table("little", Field("blob", "u64", blob_path)))
+_BLOBS = Field("blobs", "[8*b]", words="b times u64", of=Table("little", Field("blob", "u64", blob_path)))
 
 _MARKER = Table("little", _TYPE, _EPOCH)
 _OF_STORAGE = Table("little", _TYPE, _STORAGE, *_VERSION, make=_of_storage)
