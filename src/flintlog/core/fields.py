@@ -3,7 +3,7 @@
 A table gives the encoder and the decoder of its record, the fields that `dump --hex` shows, the maps of the format
 pages and the values of the property tests. Scan kernels take sizes and offsets from it. A field has a name and a type:
 
-    u8, u56, i64 ..   a number of so many bits
+    u8, u64, i32 ..   a number of so many bits
     uvarint           a number, 7 bits a byte, low group first, high bit set while more follows
     12B               so many bytes
     [n], [4*c]        as many bytes as letters behind earlier numbers say; [-n%4] are zeros up to a multiple of 4
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from flintlog.errors import RefusedError
@@ -124,6 +125,11 @@ class Field:
         return int(self.kind[:-1]) if self.kind[-1] == "B" else None
 
     @cached_property
+    def counted(self) -> CodeType:
+        """The same, compiled."""
+        return compile(self.length, self.name, "eval")
+
+    @cached_property
     def is_bytes(self) -> bool:
         return self.kind[-1] in "B]*"
 
@@ -199,7 +205,7 @@ class Table:
 
     def walk(self, view: Bytes, at: int = 0) -> Iterator[tuple[Field, int, int, Any]]:
         """Each field from `at` on: where it begins and ends, and the number or the bytes in it."""
-        known: dict[str, int] = {}
+        known: dict[str, Any] = {"__builtins__": {}}
         for field in self.fields:
             begin, value, size = at, 0, field.size
             if field.kind == "uvarint":
@@ -208,7 +214,7 @@ class Table:
                 behind = self.fields[self.fields.index(field) + 1 :]
                 at = max(at, len(view) - sum(item.size or 0 for item in behind))
             else:
-                size = eval(field.length, {}, known) if size is None else size
+                size = eval(field.counted, known) if size is None else size
                 if not 0 <= size <= len(view) - at:
                     raise field.cut(size, len(view) - at)
                 at += size
@@ -254,10 +260,8 @@ class Table:
                 arguments.append(name)
             known[name] = field.value
             if field.write is not None:
-                known[f"write{number}"] = field.write
-                lines.insert(0, f" {name} = write{number}({name})")
-            if field.code == "7s":
-                lines.append(f" {name} = {name}.to_bytes(7, {self.order!r})")
+                known[f"write_{name}"] = field.write
+                lines.insert(0, f" {name} = write_{name}({name})")
         for first, names, fixed, fields in self._runs():
             if fixed:
                 known[f"pack{first}"] = self._struct(fields).pack
@@ -280,54 +284,36 @@ class Table:
     def decode(self) -> Callable[..., tuple[Any, int]]:
         """What is made of the record at an offset of a buffer, and where it ends."""
         known: dict[str, Any] = {"read_uvarint": read_uvarint, "ended": self._ended, "make": self.make}
-        lines, values = [" end = len(buffer)"], list[str]()
+        lines, values = [" begin, end = at, len(buffer)"], list[str]()
         for first, names, fixed, fields in self._runs():
             if fixed:
                 head = self._struct(fields)
                 known[f"unpack{first}"] = head.unpack_from
-                lines.append(f" if at + {head.size} > end: ended({first}, at, end)")
+                lines.append(f" if at + {head.size} > end: ended(buffer, begin)")
                 lines.append(f" {', '.join(names)}, = unpack{first}(buffer, at); at += {head.size}")
-            for number, (name, field) in enumerate(zip(names, fields, strict=True), first):
+            for name, field in zip(names, fields, strict=True):
                 if field.kind == "uvarint":
                     lines.append(f" {name}, at = read_uvarint(buffer, at)")
                 elif field.size is None:
                     size = field.length or "end - at"
-                    lines.append(f" if not 0 <= {size} <= end - at: ended({number}, at, end, {size})")
+                    lines.append(f" if not 0 <= {size} <= end - at: ended(buffer, begin)")
                     raw = f"buffer[at : at + {size}]"
                     lines.append(f" {name} = {raw if field.read else f'bytes({raw})'}; at += {size}")
-                elif field.code == "7s":
-                    lines.append(f" {name} = int.from_bytes({name}, {self.order!r})")
                 if field.read is not None:
-                    known[f"read{number}"] = field.read
-                    lines.append(f" {name} = read{number}({name})")
+                    known[f"read_{name}"] = field.read
+                    lines.append(f" {name} = read_{name}({name})")
                 if field in self.asked:
                     values.append(name)
         made = f"make({', '.join(values)})" if self.make is not None else f"({', '.join(values)},)"
         return _written("decode", ["buffer", "at=0"], [*lines, f" return {made}, at"], known)
 
-    def _ended(self, number: int, at: int, end: int, length: int = 0) -> None:
+    def _ended(self, buffer: Bytes, begin: int) -> None:
         """Say in which field the bytes end."""
-        for field in self.fields[number:]:
-            size = length if field.size is None else field.size
-            if not 0 <= size <= end - at:
-                raise field.cut(size, end - at)
-            at += size
+        for _ in self.walk(buffer, begin):
+            pass
 
 
 def _written(name: str, arguments: list[str], lines: list[str], known: dict[str, Any]) -> Callable[..., Any]:
     exec("\n".join([f"def {name}({', '.join(arguments)}):", *lines]), known)
     made: Callable[..., Any] = known[name]
     return made
-
-
-__all__ = [
-    "UINT64_MAX",
-    "Bytes",
-    "Field",
-    "MalformedError",
-    "Span",
-    "Table",
-    "read_uvarint",
-    "shown",
-    "uvarint",
-]

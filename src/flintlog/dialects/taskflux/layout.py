@@ -115,7 +115,7 @@ class Layout:
             Field("file marker", "4B", "term and vote", value=METADATA_MARKER),
             Field("version", "i32"),
             self._term("term", lambda term: str(term) if term >= TERM_FIRST else f"{term}, which is no term"),
-            Field("vote", "i32", _vote, "i32, -1 none", write=_limit),
+            Field("vote", "i32", _vote, "i32, -1 none", write=_limit, read=_unlimit),
             Field("checksum", "u32"),
         )
 

@@ -90,7 +90,14 @@ ENTRY = Table(
     "little",
     Field("request id", "12B", words="12 bytes, or zeros"),
     Field("type", "u8"),
-    Field("term", "u56"),
+    Field(
+        "term",
+        "7B",
+        lambda raw: str(int.from_bytes(raw, "little")),
+        "u56",
+        write=lambda term: term.to_bytes(7, "little"),
+        read=lambda raw: int.from_bytes(raw, "little"),
+    ),
     Field("data", "*", words="up to its slot"),
 )
 INDEX_HEADER = INDEX.head
