@@ -1,4 +1,4 @@
-"""What the byte maps of the format pages show: bytes that the stores and encoders wrote, and the fields in them."""
+"""What the field maps of the format pages show: bytes that the stores and encoders wrote, and the fields in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The byte maps of the format pages are those that the code's own bytes give; every kind of record has one."""
+"""The field maps of the format pages are those that the code's own bytes give; every kind of record has one."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from flintlog.errors import RefusedError
@@ -87,7 +86,7 @@ def read_uvarint(buffer: Bytes, at: int) -> tuple[int, int]:
     raise MalformedError("number", "a number has more than 64 bits")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Field:
     """A row of a table."""
 
@@ -102,45 +101,17 @@ class Field:
 
     def __post_init__(self) -> None:
         assert _TYPE.fullmatch(self.type), self.type
-
-    @cached_property
-    def kind(self) -> str:
-        """The type without its letter."""
-        return self.type.split()[0]
-
-    @cached_property
-    def letter(self) -> str:
-        return self.type.partition(" ")[2]
-
-    @cached_property
-    def length(self) -> str:
-        """The n of [n]."""
-        return self.kind[1:-1] if self.kind[0] == "[" else ""
-
-    @cached_property
-    def size(self) -> int | None:
-        """In bytes; None where it varies."""
+        self.kind, _, self.letter = self.type.partition(" ")
+        self.length = self.kind[1:-1] if self.kind[0] == "[" else ""  # the n of [n]
+        self.count = compile(self.length or "None", self.name, "eval")
+        self.is_bytes = self.kind[-1] in "B]*"
+        self.is_zeros = self.length.startswith("-")
+        self.size: int | None = None  # in bytes; None where it varies
         if self.kind[1:].isdigit():
-            return int(self.kind[1:]) // 8
-        return int(self.kind[:-1]) if self.kind[-1] == "B" else None
-
-    @cached_property
-    def counted(self) -> CodeType:
-        """The same, compiled."""
-        return compile(self.length, self.name, "eval")
-
-    @cached_property
-    def is_bytes(self) -> bool:
-        return self.kind[-1] in "B]*"
-
-    @cached_property
-    def is_zeros(self) -> bool:
-        return self.length.startswith("-")
-
-    @property
-    def code(self) -> str:
-        """For `struct`."""
-        return _CODES.get(self.kind, f"{self.size}s")
+            self.size = int(self.kind[1:]) // 8
+        elif self.kind[-1] == "B":
+            self.size = int(self.kind[:-1])
+        self.code = _CODES.get(self.kind, f"{self.size}s")  # for `struct`
 
     def tell(self, value: Any) -> str:
         """What a number or bytes mean to a person."""
@@ -214,7 +185,7 @@ class Table:
                 behind = self.fields[self.fields.index(field) + 1 :]
                 at = max(at, len(view) - sum(item.size or 0 for item in behind))
             else:
-                size = eval(field.counted, known) if size is None else size
+                size = eval(field.count, known) if size is None else size
                 if not 0 <= size <= len(view) - at:
                     raise field.cut(size, len(view) - at)
                 at += size

@@ -79,40 +79,28 @@ def _filled(size: int, spans: Iterable[Span], where: ByteRange | None) -> Iterat
                 told = max(told, min(span.end, size))
                 continue
             begin = max(span.begin, told)
-            if begin > at:
-                yield Span(at, begin, "rest", UNEXPLAINED)
+            yield from rest(at, begin, UNEXPLAINED)
             if begin < span.end or span.begin == span.end:
                 told = max(begin, min(span.end, size))
                 yield Span(begin, told, span.name, span.meaning)
             at = max(at, told)
     except DamageError as error:
-        at = max(at, told)
-        if at < size:
-            yield damage(at, size, error.message, error.expected)
+        yield from damaged(max(at, told), size, error.message, error.expected)
         return
-    if at < end:
-        yield Span(at, end, "rest", UNEXPLAINED)
+    yield from rest(at, end, UNEXPLAINED)
 
 
-def damage(begin: int, end: int, message: str, expected: str | None = None) -> Span:
+def rest(begin: int, end: int, meaning: str, name: str = "rest") -> Iterator[Span]:
+    """What stands there, if there is something."""
+    if begin < end:
+        yield Span(begin, end, name, meaning)
+
+
+def damaged(begin: int, end: int, message: str, expected: str | None = None) -> Iterator[Span]:
     """What cannot be read."""
-    return Span(begin, end, "damage", message if expected is None else f"{message}; expected {expected}")
+    return rest(begin, end, message if expected is None else f"{message}; expected {expected}", "damage")
 
 
 def leftover(size: int) -> Iterator[Span]:
-    """A file that an unfinished operation left; what stands in it, nobody reads."""
-    if size:
-        yield Span(0, size, "leftover", f"{size} bytes, left over from an unfinished operation")
-
-
-__all__ = [
-    "PIECE_BYTES",
-    "UNEXPLAINED",
-    "asked",
-    "damage",
-    "every_byte",
-    "fields_of",
-    "file_view",
-    "leftover",
-    "shortened",
-]
+    """A file that an unfinished operation left; no part of the format reads it."""
+    return rest(0, size, f"{size} bytes, left over from an unfinished operation", "leftover")

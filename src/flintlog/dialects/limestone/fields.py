@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from flintlog.core.dialect import ByteRange
 from flintlog.core.fields import Span, shown
-from flintlog.core.file_fields import asked, damage, shortened
+from flintlog.core.file_fields import asked, damaged, rest, shortened
 from flintlog.core.finding import Severity
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
@@ -79,7 +79,7 @@ def manifest(view: memoryview, name: str) -> Iterator[Span]:
     try:
         lay.decode_manifest(raw, name)
     except DamageError as error:
-        yield damage(0, len(view), f"{error.message} ({error.found})", error.expected)
+        yield from damaged(0, len(view), f"{error.message} ({error.found})", error.expected)
         return
     found = list(_MEMBER.finditer(raw))
     ends = [*(match.end() for match in found[:-1]), len(view)]
@@ -109,10 +109,9 @@ def catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Sp
         if footer:
             break
     if problem is not None:
-        if at < len(view):
-            yield damage(at, len(view), f"{problem.message}: {problem.found}", problem.expected)
-    elif at < len(view):
-        yield Span(at, len(view), "rest", "behind the footer; ignored")
+        yield from damaged(at, len(view), f"{problem.message}: {problem.found}", problem.expected)
+    else:
+        yield from rest(at, len(view), "behind the footer; ignored")
 
 
 def _line(raw: bytes) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.fields import Span
-from flintlog.core.file_fields import every_byte, fields_of, file_view, leftover
+from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover, rest
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, told_when_it_goes
 from flintlog.core.workers import Workers
@@ -356,7 +356,7 @@ def _descriptor_spans(view: memoryview, query: EntryQuery, where: ByteRange | No
         if tables.between(term, index, query).all():
             yield from fields.descriptor(view, begin)
     if error is not None:
-        yield from fields.damaged(error.offset or 0, len(view), error.message)
+        yield from damaged(error.offset or 0, len(view), error.message)
 
 
 def _event_spans(
@@ -377,10 +377,10 @@ def _event_spans(
             begin = int(log.events.offset[row])
             yield from fields.event(view, int(begins[row]), begin, log.events.end(row), checked=checked)
         end = log.events.end(len(log.events) - 1) if len(log.events) else lay.LOG_HEADER_SIZE
-        if damage is None and end < len(view):
-            yield fields.reserve(view, end)
+        if damage is None:
+            yield from rest(end, len(view), f"{len(view) - end} zeros, written ahead", "reserve")
     if damage is not None:
-        yield from fields.damaged(end, len(view), damage.message, damage.expected)
+        yield from damaged(end, len(view), damage.message, damage.expected)
 
 
 def _record_spans(
@@ -410,7 +410,7 @@ def _record_spans(
             return
         at = scan.record_behind(buffer, stop.offset, before) if on else -1
         end = base + (at if at >= 0 else len(buffer))
-        yield from fields.damaged(base + stop.offset, end, damage.message, damage.expected)
+        yield from damaged(base + stop.offset, end, damage.message, damage.expected)
 
 
 # State

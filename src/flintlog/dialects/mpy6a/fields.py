@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flintlog.core.fields import MalformedError, Span, Table
-from flintlog.core.file_fields import damage
+from flintlog.core.file_fields import rest
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 
@@ -30,8 +30,7 @@ def log_header(view: memoryview) -> Iterator[Span]:
 
 def event(view: memoryview, before: int, begin: int, end: int, *, checked: bool) -> Iterator[Span]:
     """One event, and the zeros in front of it; `before` is where the event before it ends."""
-    if before < begin:
-        yield Span(before, begin, "padding", f"{begin - before} zeros up to the end of the frame")
+    yield from rest(before, begin, f"{begin - before} zeros up to the end of the frame", "padding")
     for span in (lay.CHECKED_EVENT if checked else lay.EVENT).spans(view[:end], begin):
         if span.name == "payload":
             yield from _payload(view[span.begin : span.end], span.begin)
@@ -54,16 +53,4 @@ def _payload(view: memoryview, base: int) -> Iterator[Span]:
             yield Span(at, end, "name", lay.shown_name(view[at - base :]))
             return
         behind = f"the bytes end inside {problem.field}" if problem.field else problem.message
-    if at < end:
-        yield Span(at, end, "rest", behind)
-
-
-def reserve(view: memoryview, at: int) -> Span:
-    """Zeros behind the last event of an operation log."""
-    return Span(at, len(view), "reserve", f"{len(view) - at} zeros, written ahead")
-
-
-def damaged(at: int, end: int, message: str, expected: str | None = None) -> Iterator[Span]:
-    """What stands where the entries cannot be read on."""
-    if at < end:
-        yield damage(at, end, message, expected)
+    yield from rest(at, end, behind)

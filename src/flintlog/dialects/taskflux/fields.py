@@ -11,19 +11,13 @@ import numpy as np
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.dialect import ByteRange
 from flintlog.core.fields import MalformedError, Span
-from flintlog.core.file_fields import asked, damage, shortened
+from flintlog.core.file_fields import asked, damaged, rest, shortened
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import scan
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, SETTINGS_SIZE_MAX, Segment
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.state import record_places
 from flintlog.errors import DamageError
-
-
-def _rest(begin: int, end: int, meaning: str) -> Iterator[Span]:
-    if begin < end:
-        yield Span(begin, end, "rest", meaning)
-
 
 # Segments
 
@@ -32,10 +26,9 @@ def header(segment: Segment) -> Iterator[Span]:
     """File marker and version, as far as they can be trusted."""
     problem, size = segment.damage, len(segment.view)
     if segment.uninitialised:
-        if size:
-            yield Span(0, size, "torn", "the segment was created and its header did not arrive")
+        yield from rest(0, size, "the segment was created and its header did not arrive", "torn")
     elif problem is not None and problem.code == HEADER_DAMAGED:
-        yield damage(0, lay.SEGMENT_HEADER_SIZE, problem.message, problem.expected)
+        yield from damaged(0, lay.SEGMENT_HEADER_SIZE, problem.message, problem.expected)
     elif segment.end:
         yield from (span for span in lay.SEGMENT_HEADER.spans(segment.view) if span.end <= segment.end)
 
@@ -56,16 +49,13 @@ def end(segment: Segment) -> Iterator[Span]:
     if segment.uninitialised:
         return
     if problem is not None and problem.code != HEADER_DAMAGED:
-        if at < size:
-            yield damage(at, size, problem.message, problem.expected)
+        yield from damaged(at, size, problem.message, problem.expected)
         return
-    if at < size:
-        marker, at = at, min(at + 4, size)
-        yield Span(marker, at, "end marker", "the log ends here")
+    marker, at = at, min(at + 4, size)
+    yield from rest(marker, at, "the log ends here", "end marker")
     zeros = max(at, scan.zeros_from(segment.view, at))
-    yield from _rest(at, zeros, "behind the end marker; it does not count")
-    if zeros < size:
-        yield Span(zeros, size, "reserve", f"{size - zeros} zeros, written ahead")
+    yield from rest(at, zeros, "behind the end marker; it does not count")
+    yield from rest(zeros, size, f"{size - zeros} zeros, written ahead", "reserve")
 
 
 def _delta(view: memoryview, at: int) -> Iterator[Span]:
@@ -82,7 +72,7 @@ def _delta(view: memoryview, at: int) -> Iterator[Span]:
             for span in lay.KEY_RANGE.spans(view, at):
                 yield span
                 at = span.end
-    yield from _rest(at, len(view), "behind the delta; ignored")
+    yield from rest(at, len(view), "behind the delta; ignored")
 
 
 # Metadata
@@ -92,18 +82,18 @@ def metadata(view: memoryview, layout: Layout) -> Iterator[Span]:
     """Term and vote; a field that cannot be right says so."""
     size = layout.metadata_size
     if view[:4] != lay.METADATA_MARKER:
-        yield damage(0, len(view), "not a metadata file", lay.METADATA_MARKER.hex())
+        yield from damaged(0, len(view), "not a metadata file", lay.METADATA_MARKER.hex())
         return
     version = int.from_bytes(view[4:8], "big", signed=True)
     if len(view) < size or version > layout.metadata_version:
         message = "the metadata file is too short" if len(view) < size else f"version {version} is not known"
         wanted = f"{size} bytes" if len(view) < size else f"{layout.metadata_version} or lower"
         yield next(layout.metadata.spans(view))
-        yield damage(4, len(view), message, wanted)
+        yield from damaged(4, len(view), message, wanted)
         return
     told = {"checksum": _checksum(view, 4, size - 4, "version, term and vote")}
     yield from layout.metadata.spans(view, told=told)
-    yield from _rest(size, len(view), "behind the metadata; ignored")
+    yield from rest(size, len(view), "behind the metadata; ignored")
 
 
 def _checksum(view: memoryview, begin: int, end: int, of: str) -> str:
@@ -121,13 +111,11 @@ def snapshot(view: memoryview, layout: Layout, where: ByteRange | None) -> Itera
     """Header, queues with their records, checksum. What cannot be read does not hide what can."""
     size, begin = len(view), layout.snapshot_header_size
     if view[:4] != lay.SNAPSHOT_MARKER:
-        if size:
-            yield damage(0, size, "not a snapshot", lay.SNAPSHOT_MARKER.hex())
+        yield from damaged(0, size, "not a snapshot", lay.SNAPSHOT_MARKER.hex())
         return
     if size < begin:
         yield next(layout.snapshot_header.spans(view))
-        if size > 4:
-            yield damage(4, size, "the snapshot ends inside its header", f"{begin} bytes")
+        yield from damaged(4, size, "the snapshot ends inside its header", f"{begin} bytes")
         return
     (_, _, length), _ = layout.snapshot_header.decode(view)
     end = begin + length
@@ -136,13 +124,13 @@ def snapshot(view: memoryview, layout: Layout, where: ByteRange | None) -> Itera
     yield from layout.snapshot_header.spans(view, told=told)
     body = view[: end if whole else size]
     behind = yield from _state(body, begin, where)
-    yield from _rest(
+    yield from rest(
         behind, len(body), f"behind the last queue; {'ignored' if whole else 'the length is wrong'}"
     )
     if whole:
         if asked(where, end, end + 4):
             yield Span(end, end + 4, "checksum", _checksum(view, begin, end, "the state"))
-        yield from _rest(end + 4, size, "behind the snapshot; ignored")
+        yield from rest(end + 4, size, "behind the snapshot; ignored")
 
 
 def _state(body: memoryview, at: int, where: ByteRange | None) -> Generator[Span, None, int]:
@@ -171,8 +159,7 @@ def _state(body: memoryview, at: int, where: ByteRange | None) -> Generator[Span
 
 
 def _damage(at: int, body: memoryview, message: str) -> Generator[Span, None, int]:
-    if at < len(body):
-        yield damage(at, len(body), message)
+    yield from damaged(at, len(body), message)
     return len(body)
 
 
@@ -201,6 +188,6 @@ def settings(view: memoryview) -> Iterator[Span]:
         facts = json.loads(bytes(view[:SETTINGS_SIZE_MAX]))
         meaning = ", ".join(f"{name} {value}" for name, value in facts.items()) or "none"
     except (ValueError, AttributeError, RecursionError):
-        yield damage(0, len(view), "not a JSON object")
+        yield from damaged(0, len(view), "not a JSON object")
         return
     yield Span(0, len(view), "settings", shortened(meaning))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.fields import Span
-from flintlog.core.file_fields import every_byte, fields_of, file_view, leftover
+from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
@@ -183,7 +183,7 @@ def _index_spans(
     for at in range(len(chosen)):
         yield from fields.entry(view, chosen, at)
     if damage is not None:
-        yield from fields.damaged(view, damage)
+        yield from damaged(damage.offset, len(view), damage.message, damage.expected)
 
 
 def file_fields(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:

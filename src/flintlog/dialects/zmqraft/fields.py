@@ -10,7 +10,7 @@ import numpy as np
 
 from flintlog.core.dialect import ByteRange
 from flintlog.core.fields import Span, shown
-from flintlog.core.file_fields import asked, damage, shortened
+from flintlog.core.file_fields import asked, damaged, rest, shortened
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.layout import Segment
@@ -46,9 +46,8 @@ def _slot(table: Table, at: int) -> Span:
 def _behind_slots(view: memoryview, table: Table) -> Iterator[Span]:
     begin = lay.TABLE_OFFSET + lay.SLOT_SIZE * len(table.ends)
     end = lay.TABLE_OFFSET + lay.SLOT_SIZE * table.capacity
-    if begin < end:
-        word = "not all zero: left from entries that were rolled back" if table.dirty else "zero"
-        yield Span(begin, end, "free slots", f"{table.capacity - len(table.ends)}, {word}")
+    word = "not all zero: left from entries that were rolled back" if table.dirty else "zero"
+    yield from rest(begin, end, f"{table.capacity - len(table.ends)}, {word}", "free slots")
     for found in lay.segments_in(view[: table.data_start], end):
         yield from _segment(view, found)
 
@@ -78,12 +77,6 @@ def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
     yield from (span for span in lay.ENTRY.spans(view[:end], offset, told=told) if span.begin < span.end)
 
 
-def damaged(view: memoryview, problem: Damage) -> Iterator[Span]:
-    """What stands where the entries cannot be read on."""
-    if problem.offset < len(view):
-        yield damage(problem.offset, len(view), problem.message, problem.expected)
-
-
 def index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
     """A whole index file; damaged, it is explained up to the damage."""
     table = scan.read_table(view, first)
@@ -99,12 +92,10 @@ def index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Spa
     for place in _touching(entries.offset, entries.length, where):
         yield from entry(view, entries, place)
     end = table.data_start + (int(table.ends[len(entries) - 1]) if len(entries) else 0)
-    if end >= len(view):
-        return
     if problem is not None:
-        yield damage(end, len(view), problem.message, problem.expected)
+        yield from damaged(end, len(view), problem.message, problem.expected)
     else:
-        yield Span(end, len(view), "rest", "behind the last entry; no slot counts it")
+        yield from rest(end, len(view), "behind the last entry; no slot counts it")
 
 
 def _touching(begin: scan.Ints, length: scan.Ints | int, where: ByteRange | None) -> Iterator[int]:
@@ -127,8 +118,7 @@ def _damaged_index(view: memoryview, problem: Damage) -> Iterator[Span]:
         end = lay.TABLE_OFFSET + lay.SLOT_SIZE * slots
         yield Span(at, end, "slots", f"{slots} whose offsets ascend")
         at = end
-    if at < len(view):
-        yield damage(at, len(view), problem.message, problem.expected)
+    yield from damaged(at, len(view), problem.message, problem.expected)
 
 
 # Snapshots
@@ -140,7 +130,7 @@ def snapshot(view: memoryview) -> Iterator[Span]:
     if view[:4] != lay.SNAPSHOT_TOKEN or size < need:
         short = view[:4] == lay.SNAPSHOT_TOKEN
         message = "the snapshot ends inside its header" if short else "not a snapshot file"
-        yield damage(0, size, message, f"{need} bytes" if short else lay.SNAPSHOT_TOKEN.hex())
+        yield from damaged(0, size, message, f"{need} bytes" if short else lay.SNAPSHOT_TOKEN.hex())
         return
     _, length, version, _, _, data_size = lay.SNAPSHOT_HEADER.unpack_from(view)
     wrong = {}
@@ -150,7 +140,7 @@ def snapshot(view: memoryview) -> Iterator[Span]:
         wrong["version"] = f"snapshot version {version} is not known", "1"
     for span in lay.SNAPSHOT.spans(view):
         if span.name in wrong:
-            yield damage(span.begin, size, *wrong[span.name])
+            yield from damaged(span.begin, size, *wrong[span.name])
             return
         yield span
     yield from _snapshot_rest(view, need, data_size)
@@ -168,20 +158,17 @@ def _snapshot_rest(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
             return
         yield from _segment(view, found)
         at = found.following
-    if at < size:
-        yield damage(at, size, "the file ends before its data begins", "DATA")
+    yield from damaged(at, size, "the file ends before its data begins", "DATA")
 
 
 def _snapshot_data(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
     size, end = len(view), at + data_size
     if end > size:
-        if at < size:
-            yield damage(at, size, "the snapshot's data is not whole", f"{data_size} bytes")
+        yield from damaged(at, size, "the snapshot's data is not whole", f"{data_size} bytes")
         return
-    if data_size:
-        yield Span(at, end, "data", f"{data_size} bytes of the application's state: {shown(view, at, end)}")
-    if end < size:
-        yield damage(end, size, "the snapshot's data is longer than it says", f"{data_size} bytes")
+    state = f"{data_size} bytes of the application's state: {shown(view, at, end)}"
+    yield from rest(at, end, state, "data")
+    yield from damaged(end, size, "the snapshot's data is longer than it says", f"{data_size} bytes")
 
 
 # State files
@@ -191,7 +178,7 @@ def state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span
     """Each map with what it says; `name` is that of the state file, without a stamp."""
     size = len(view)
     if size > STATE_SIZE_MAX:
-        yield damage(0, size, "too large for a state file", f"at most {STATE_SIZE_MAX} bytes")
+        yield from damaged(0, size, "too large for a state file", f"at most {STATE_SIZE_MAX} bytes")
         return
     raw = bytes(view)
     known = {prop.name: prop for prop in PROPERTIES_OF[name]}
@@ -209,17 +196,15 @@ def state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span
             yield Span(at, size, "torn", "the last record is not whole")
             return
         except Exception:  # whatever stands there
-            yield damage(at, size, "no MessagePack object begins here", "a map")
+            yield from damaged(at, size, "no MessagePack object begins here", "a map")
             return
         end = unpacker.tell()
         wrong = problem_of(record, known)
         if wrong is not None:
-            torn = end > kept
-            yield (
-                Span(at, size, "torn", "the last record is filled with zeros")
-                if torn
-                else damage(at, size, wrong, "a map of known properties")
-            )
+            if end > kept:
+                yield Span(at, size, "torn", "the last record is filled with zeros")
+            else:
+                yield from damaged(at, size, wrong, "a map of known properties")
             return
         if raw[at:end] == _EMPTY_MAP:
             while raw[end : end + 1] == _EMPTY_MAP:
