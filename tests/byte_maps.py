@@ -1,26 +1,20 @@
-"""Draws the byte maps of the format pages from real bytes: one box for each field, with its place, type and content.
+"""Draws the field maps of the format pages from real bytes: one box for each field, with its place, type and content.
 
-`python -m tests.byte_maps` draws every map anew between its mark (`<!-- map: NAME -->`) and the end of the block.
-
-What a map shows is bytes that the code has written, cut by a line such as
-
-    type u8 | key length u32 k | storage u64 | key [k] | rest *
-
-A field has a name and a type: u8 to u64, i32, i64, uvarint, `12B` (so many bytes), `[k]` (as many as a field before it
-says; also `[8*n]` or `[-n%4]`), or `*` (everything up to the fields behind it). A letter behind a number
-names its value. Words behind a colon are shown instead of the type. The fields must use the bytes up exactly.
+`python -m tests.byte_maps` draws every map anew between its mark (`<!-- map: NAME -->`) and the end of the block. A map
+shows bytes that the code has written, cut by the field table of the record. The fields must use them up exactly.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flintlog.core.fields import Field, Table
+
 WIDTH = 100
 _BYTES_SHOWN = 8
-_FIELD = re.compile(r"(.+?) ([ui]\d+|uvarint|\d+B|\[.+\]|\*)(?: (\w))?(?: : (.+))?")
 _MARK = re.compile(r"^<!-- map: (.+?) -->\n```\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 
 
@@ -37,45 +31,22 @@ class Box:
         return 2 + max(len(self.place) - 1, *map(len, self.lines))
 
 
-def cut(fields: str, sample: bytes, order: str) -> list[Box]:
-    """The boxes of a line of fields over real bytes."""
-    boxes, known, at, behind = [], dict[str, int](), 0, ["0"]
-    parsed = [_FIELD.fullmatch(item.strip()) for item in fields.split("|")]
-    for number, found in enumerate(parsed):
-        assert found is not None, fields
-        name, kind, letter, words = found.groups()
-        begin = at
-        if kind == "uvarint":
-            while sample[at] & 0x80:
-                at += 1
-            at += 1
-            value = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(sample[begin:at]))
-            shown = kind
-        elif kind == "*":
-            at, value = len(sample) - _fixed(parsed[number + 1 :]), 0
-            shown = "any length"
-        elif kind[0] == "[":
-            at, value = at + eval(kind[1:-1], {}, known), 0
-            shown = f"{kind[1:-1]} bytes"
-        else:
-            size = int(kind[:-1]) if kind[-1] == "B" else int(kind[1:]) // 8
-            at += size
-            value = int.from_bytes(sample[begin:at], order, signed=kind[0] == "i")  # type: ignore[arg-type]
-            shown = f"{size} bytes" if kind[-1] == "B" else kind
-        if letter:
-            known[letter] = value
-            shown = f"{shown} = {letter}"
-        varies = kind == "uvarint" or kind[0] in "[*"
-        boxes.append(Box(_place(behind), (name, words or shown, _hex(sample[begin:at])), varies))
-        behind.append(kind[1:-1] if kind[0] == "[" and kind[1] != "-" else "?" if varies else str(at - begin))
-    assert at == len(sample), f"{fields}: {at} bytes of {len(sample)}"
+def cut(table: Table, sample: bytes, words: Mapping[str, str] | None = None) -> list[Box]:
+    """The boxes of a table over real bytes; `words` stand in place of some types."""
+    boxes, end, behind = [], 0, ["0"]
+    for field, begin, end, _ in table.walk(sample):
+        shown = (words or {}).get(field.name) or field.words or _type(field)
+        varies = field.size is None
+        boxes.append(Box(_place(behind), (field.name, shown, _hex(sample[begin:end])), varies))
+        behind.append(str(end - begin) if not varies else "?" if field.is_zeros else field.length or "?")
+    assert end == len(sample), f"{end} bytes of {len(sample)}"
     return boxes
 
 
-def _fixed(parsed: list[re.Match[str] | None]) -> int:
-    """How many bytes the fields behind a `*` have."""
-    kinds = [found[2] for found in parsed if found]
-    return sum(int(kind[:-1]) if kind[-1] == "B" else int(kind[1:]) // 8 for kind in kinds)
+def _type(field: Field) -> str:
+    size = field.length or field.size
+    shown = "any length" if field.kind == "*" else f"{size} bytes" if field.is_bytes else field.kind
+    return f"{shown} = {field.letter}" if field.letter else shown
 
 
 def _place(sizes: list[str]) -> str:

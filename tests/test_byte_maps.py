@@ -1,10 +1,12 @@
-"""The byte maps of the format pages are those that the code's own bytes give; every kind of record has one."""
+"""The field maps of the format pages are those that the code's own bytes give; every kind of record has one."""
 
 from __future__ import annotations
 
 import pytest
 from tests.byte_map_samples import PAGES
 from tests.byte_maps import WIDTH, cut, draw, drawn, marks
+
+from flintlog.core.fields import Field, MalformedError, Table
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -16,8 +18,15 @@ def test_every_map_is_on_its_page_as_it_is_drawn(page):
 
 
 def test_a_map_shows_where_a_field_begins_and_what_stands_there():
-    boxes = cut("type u8 | length u16 n | name [n] | rest * | end 2B : zeros", b"\7\2\0abXYZ\0\0", "little")
-    assert draw(boxes) == (
+    table = Table(
+        "little",
+        Field("type", "u8"),
+        Field("length", "u16 n"),
+        Field("name", "[n]"),
+        Field("rest", "*"),
+        Field("end", "2B", words="zeros"),
+    )
+    assert draw(cut(table, b"\7\2\0abXYZ\0\0")) == (
         "0      1         3         3+n\n"
         "+------+---------+~~~~~~~~~+~~~~~~~~~~~~+-------+\n"
         "| type | length  | name    | rest       | end   |\n"
@@ -29,5 +38,5 @@ def test_a_map_shows_where_a_field_begins_and_what_stands_there():
 
 @pytest.mark.parametrize("sample", [b"\1", b"\1\2\3\4\5\6"], ids=["too short", "too long"])
 def test_fields_that_do_not_use_the_bytes_up_are_refused(sample):
-    with pytest.raises(AssertionError):
-        cut("type u8 | number u32", sample, "little")
+    with pytest.raises((AssertionError, MalformedError)):
+        cut(Table("little", Field("type", "u8"), Field("number", "u32")), sample)

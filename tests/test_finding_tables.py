@@ -16,7 +16,7 @@ from flintlog.errors import DamageError
 
 SOURCE = RUNBOOKS.parents[1] / "src" / "flintlog" / "dialects"
 # Modules with codes of another kind: of what a store refuses, of a token file alone, of columns and their words.
-OTHERS = {"errors.py", "token_file.py", "tables.py", "explain.py", "following.py"}
+OTHERS = {"errors.py", "token_file.py", "tables.py", "fields.py", "following.py"}
 TABLE = Codes("""
 # Of a test
 torn | repairable | a write that a crash interrupted | opens: cuts it | cut

@@ -14,7 +14,7 @@ from tests.fuzz.test_mpy6a_fuzz import originals as sessions
 from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog
 from flintlog.core.dialect import ByteRange, detect
 from flintlog.core.dialect import dialect as dialect_of
-from flintlog.core.explained import PIECE_BYTES, UNEXPLAINED
+from flintlog.core.file_fields import PIECE_BYTES, UNEXPLAINED
 from flintlog.core.log import Log, open_log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.zmqraft.layout import Entry
@@ -43,7 +43,7 @@ def known_files(path):
 def check(path, case):
     """No gap, no overlap, the right bytes, in the order of the inventory. The fields."""
     files, listed = known_files(path)
-    fields = list(open_log(path, disk=DISK).explain())
+    fields = list(open_log(path, disk=DISK).fields())
     ends = dict.fromkeys(files, 0)
     order = []
     for field in fields:
@@ -92,7 +92,7 @@ def test_a_range_is_explained_by_the_fields_of_the_whole_that_touch_it(directori
     for case, path in directories.items():
         dialect = detect(DISK, path)
         by_file = {}
-        for field in Log(dialect, DISK, path).explain():
+        for field in Log(dialect, DISK, path).fields():
             by_file.setdefault(field.file, []).append(field)
         for file in chance.sample(sorted(by_file), min(2, len(by_file))):
             fields = by_file[file]
@@ -100,7 +100,7 @@ def test_a_range_is_explained_by_the_fields_of_the_whole_that_touch_it(directori
             begin = chance.randrange(size)
             where = ByteRange(file, begin, chance.randrange(begin, size) + 1)
             expected = [field for field in fields if in_range(field, where)]
-            assert list(Log(dialect, DISK, path).explain(where=where)) == expected, (case, where)
+            assert list(Log(dialect, DISK, path).fields(where=where)) == expected, (case, where)
 
 
 @pytest.mark.parametrize("size", [1, 50])
@@ -109,10 +109,10 @@ def test_logs_that_are_read_in_ranges_are_explained_alike(size, directories, mon
 
     for case, path in directories.items():
         if case.startswith("limestone/"):
-            whole = list(open_log(path, disk=DISK).explain())
+            whole = list(open_log(path, disk=DISK).fields())
             with monkeypatch.context() as patch:
                 patch.setattr(entries, "SPLIT_BYTES", size)
-                assert list(open_log(path, disk=DISK).explain()) == whole, case
+                assert list(open_log(path, disk=DISK).fields()) == whole, case
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -129,7 +129,7 @@ def test_every_byte_of_mutated_files_is_explained(name):
         if not dialect_of(name).recognise(disk, "/log"):
             continue
         ends = {}
-        for field in Log(dialect_of(name), disk, "/log").explain():
+        for field in Log(dialect_of(name), disk, "/log").fields():
             raw = files.get(field.file, files.get(f"data/{field.file}", b""))
             end = field.offset + len(field.data)
             assert field.offset == ends.get(field.file, 0), field
@@ -144,7 +144,7 @@ def test_every_byte_of_mutated_files_is_explained(name):
 
 
 def fields_in(path, file):
-    found = open_log(str(path), disk=DISK).explain(where=ByteRange(file, 0, 1 << 62))
+    found = open_log(str(path), disk=DISK).fields(where=ByteRange(file, 0, 1 << 62))
     return [(field.offset, len(field.data), field.name, field.meaning) for field in found]
 
 
@@ -270,7 +270,7 @@ def test_the_small_files_of_a_datastore(edition, tmp_path):
         store.compact()
         with store.channel().session() as session:
             session.put(1, b"l", b"w")
-    names = {field.file for field in open_log(str(tmp_path / "log"), disk=DISK).explain()}
+    names = {field.file for field in open_log(str(tmp_path / "log"), disk=DISK).fields()}
     manifest = fields_in(tmp_path / "log", "limestone-manifest.json")
     version = 2 if edition == "designed" else 7
     assert manifest[-1][2:] == (

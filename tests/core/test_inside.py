@@ -116,7 +116,7 @@ VERBS: dict[str, Callable[[Log, Path], object]] = {
     "verify": lambda log, _: log.verify(),
     "state": lambda log, _: list(log.state()),
     "dump": lambda log, _: list(log.entries()),
-    "dump --hex": lambda log, _: list(log.explain()),
+    "dump --hex": lambda log, _: list(log.fields()),
     "tail": lambda log, _: log.follower().advance(beginning(), Limits(), "fail"),
     "repair": lambda log, _: log.plan_repair().apply(),
     "snapshot": _snapshot,

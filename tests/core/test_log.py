@@ -63,7 +63,7 @@ def test_reading_changes_nothing_and_locks_nothing(log, tmp_path):
         log.entries().to_table()
         log.state().to_table()
         log.plan_repair()
-        list(log.explain())
+        list(log.fields())
     assert snapshot_of(tmp_path) == before
 
 

@@ -142,7 +142,7 @@ def test_entries_explained_byte_by_byte_never_fail_otherwise():
     for _ in range(1500):
         kernel = machine(mutated(random_.choice(originals), random_))
         try:
-            for field in Log(DIALECT, Disk(kernel), "/log").explain(EntryQuery()):
+            for field in Log(DIALECT, Disk(kernel), "/log").fields(EntryQuery()):
                 assert field.name and field.offset >= 0
         except FlintlogError as error:
             assert error.code

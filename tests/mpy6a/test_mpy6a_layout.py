@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.field_values import values
 
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.layout import Descriptor, MalformedError, Record, StateID
-from flintlog.dialects.mpy6a.operations import Base, Open, Place
+from flintlog.dialects.mpy6a.operations import Base, Place
 from flintlog.errors import DamageError
 
 HOUR = 1651165230  # 2022-04-28 17:00:30 UTC
@@ -21,31 +22,19 @@ NAMES = st.builds(
     st.integers(HOUR - 30, HOUR),
     st.booleans(),
 )
-PLACES = st.builds(Place, NAMES, U64, U64)
 RECORDS = st.binary(min_size=lay.RECORD_SIZE_MIN, max_size=100)  # bytes where records stand
-DATA = st.binary(max_size=200)
-I32 = st.integers(-(1 << 31), (1 << 31) - 1)
 DELAYS = st.integers(1, lay.DELAY_MAX)
-CHANGES = st.one_of(
-    st.builds(lay.Create, DELAYS, st.integers(0, lay.TIME_MAX - lay.DELAY_MAX)),
-    st.builds(lay.StopWriting, NAMES),
-    st.builds(lay.Delete, NAMES),
-    st.builds(lay.OpenToRead, NAMES),
-    st.builds(lay.Shift, NAMES, U64),
-)
-OPERATIONS = st.one_of(
-    CHANGES,
-    st.builds(ops.New, I32, DATA),
-    st.builds(ops.Append, STATE_IDS, DATA),
-    st.builds(ops.Replace, STATE_IDS, DATA),
-    st.builds(ops.Drop, STATE_IDS),
-    st.builds(ops.Store, STATE_IDS, DELAYS, U64),
-    st.builds(lambda delay, data: ops.Put(delay, len(data) // lay.RECORD_SIZE_MIN, data), DELAYS, RECORDS),
-    st.builds(ops.Take, PLACES, RECORDS),
-    st.builds(ops.Finish, PLACES),
-    st.builds(ops.Again, PLACES, DELAYS, RECORDS),
-    st.builds(ops.Exhaust, PLACES, RECORDS),
-)
+GIVEN = {
+    "session id": STATE_IDS,
+    "last change": STATE_IDS,
+    "name": NAMES,
+    "delay": DELAYS,
+    "now": st.integers(0, lay.TIME_MAX - lay.DELAY_MAX),
+    "number": st.just(1),
+    "record": RECORDS,
+    "records": RECORDS,
+}
+OPERATIONS = st.one_of([values(kind.payload, GIVEN) for kind in ops.OPERATIONS])
 EVERY = [
     lay.Create(30, HOUR),
     lay.StopWriting("30@2022042817.data"),
@@ -90,7 +79,7 @@ def test_numbers_that_end_early_or_are_too_large_are_malformed(raw, code):
 
 def test_a_length_that_lies_takes_no_memory():
     with pytest.raises(MalformedError, match="9223372036854775808 bytes are announced, 2 follow"):
-        lay.read_bytes(lay.uvarint(1 << 63) + b"ab", 0)
+        ops.PLACE.decode(lay.uvarint(1 << 63) + b"ab")
 
 
 def test_state_ids_compare_by_term_first():
@@ -144,7 +133,7 @@ def test_a_name_is_delay_and_utc_hour_and_a_suffix_behind_all_living_ones():
 )
 def test_what_is_no_name_of_a_data_file_is_refused_everywhere(name):
     assert lay.parse_name(name) is None
-    raw = lay.encode_bytes(name.encode())
+    raw = bytes([len(name.encode())]) + name.encode()
     with pytest.raises(MalformedError, match="is not the name of a data file"):
         lay.read_change((2).to_bytes(4, "little") + raw)
     with pytest.raises(MalformedError, match="is not the name of a data file"):
@@ -176,7 +165,7 @@ def test_the_record_of_the_format_page():
 
 
 @settings(derandomize=True, deadline=None)
-@given(st.builds(Record, U64, STATE_IDS, I32, U64, DATA))
+@given(values(lay.RECORD, GIVEN))
 def test_a_record_comes_back_and_every_cut_is_malformed(record):
     raw = lay.encode_record(record)
     assert lay.read_record(b"\x00" + raw + b"\x01", 1) == (record, 1 + len(raw))
@@ -321,8 +310,8 @@ def test_changes_that_mean_nothing_are_malformed(payload, code):
 @settings(derandomize=True, deadline=None)
 @given(
     U64,
-    st.lists(st.builds(Open, STATE_IDS, STATE_IDS, I32, U64, st.none() | PLACES, DATA), max_size=3),
-    st.lists(PLACES, max_size=4),
+    st.lists(values(ops.KINDS[ops.OPEN].payload, GIVEN | {"name": st.just("") | NAMES}), max_size=3),
+    st.lists(values(ops.PLACE, GIVEN), max_size=4),
 )
 def test_a_checkpoint_comes_back(exhausted, sessions, finished):
     base = Base(len(sessions), exhausted, (DESCRIPTOR,), tuple(finished))

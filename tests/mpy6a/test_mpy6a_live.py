@@ -88,7 +88,7 @@ def test_entries_and_bytes_of_a_held_directory_are_all_read(live):
             ]
         assert sum(read) > 0
         for query in (None, EntryQuery()):
-            assert sum(len(field.data) for field in Log(DIALECT, DISK, live).explain(query)) > 0
+            assert sum(len(field.data) for field in Log(DIALECT, DISK, live).fields(query)) > 0
 
 
 def test_a_dump_reads_what_there_was(live, capsys):

@@ -109,7 +109,7 @@ def test_no_session_is_lost_in_silence_and_none_is_invented(make, tmp_path):
 
 def _all_datas(root):
     """Every session's data that ever stood there: read ones come again where that is lost."""
-    query_all = Log(DIALECT, DISK, str(root)).explain(EntryQuery())
+    query_all = Log(DIALECT, DISK, str(root)).fields(EntryQuery())
     return {field.data for field in query_all if field.name == "data"} | set(datas(root)) | {b"x"}
 
 

@@ -390,7 +390,7 @@ def test_a_file_that_goes_away_is_told(root):
 def test_every_byte_of_every_file_is_explained(make, root):
     make(root)
     covered = {path.name: bytearray(path.stat().st_size) for path in root.iterdir()}
-    for field in Log(DIALECT, DISK, str(root)).explain(EntryQuery()):
+    for field in Log(DIALECT, DISK, str(root)).fields(EntryQuery()):
         raw = (root / field.file).read_bytes()
         end = field.offset + len(field.data)
         assert raw[field.offset : end] == field.data
@@ -400,14 +400,14 @@ def test_every_byte_of_every_file_is_explained(make, root):
 
 
 def test_every_operation_is_explained_to_its_last_byte(tmp_path):
-    from flintlog.dialects.mpy6a.explain import explain_event, explain_log_header
+    from flintlog.dialects.mpy6a import fields
 
     view = _every_operation()
     events = scan.scan_log(view, checked=True).events
-    spans = list(explain_log_header(view))
+    spans = list(fields.log_header(view))
     end = lay.LOG_HEADER_SIZE
     for row in range(len(events)):
-        spans += explain_event(view, end, int(events.offset[row]), events.end(row), checked=True)
+        spans += fields.event(view, end, int(events.offset[row]), events.end(row), checked=True)
         end = events.end(row)
     assert b"".join(view[span.begin : span.end] for span in spans) == bytes(view)
     assert not [span for span in spans if span.name == "rest"]
@@ -418,7 +418,7 @@ def test_damaged_bytes_are_explained_up_to_the_damage_and_it_is_shown(tmp_path):
         root = tmp_path / str(number)
         make(root)
         try:
-            for field in Log(DIALECT, DISK, str(root)).explain(EntryQuery()):
+            for field in Log(DIALECT, DISK, str(root)).fields(EntryQuery()):
                 raw = (root / field.file).read_bytes()
                 assert raw[field.offset : field.offset + len(field.data)] == field.data
         except FlintlogError as error:

@@ -99,7 +99,7 @@ def test_verify_inspect_and_repair_find_nothing_wrong(tmp_path):
             path = str(tmp_path)
             for inventory in (Log(DIALECT, Disk(), path).verify(), Log(DIALECT, Disk(), path).inspect()):
                 assert inventory.verdict == "clean", inventory.findings
-            for _ in Log(DIALECT, Disk(), path).explain():
+            for _ in Log(DIALECT, Disk(), path).fields():
                 pass
 
 

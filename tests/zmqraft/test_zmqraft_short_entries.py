@@ -63,7 +63,7 @@ def test_the_verbs_read_them_and_call_them_a_note(peer):
     assert {row["key"] for row in rows} == {None}
     state = [row for batch in Log(ZMQRAFT, DISK, str(peer)).state() for row in batch.to_pylist()]
     assert [(row["index"], row["term"], row["data"]) for row in state] == SHOWN
-    fields = list(Log(ZMQRAFT, DISK, str(peer)).explain())
+    fields = list(Log(ZMQRAFT, DISK, str(peer)).fields())
     short = [field.meaning[:14] for field in fields if "too short" in field.meaning]
     assert short == ["index 2 begins", "index 4 begins", "index 5 begins"]
     assert snapshot_of(peer) == before

@@ -59,7 +59,7 @@ def test_whoever_reads_finds_the_name(peer):
     assert inventory.facts["snapshot"] == 9
     rows = [row for batch in Log(ZMQRAFT, DISK, str(peer)).state() for row in batch.to_pylist()]
     assert [row["index"] for row in rows] == [10, 11, 12, 13, 14]
-    explained = {field.file for field in Log(ZMQRAFT, DISK, str(peer)).explain()}
+    explained = {field.file for field in Log(ZMQRAFT, DISK, str(peer)).fields()}
     assert {NAME, index_path(12), *(path.name for path in peer.glob(f"{NAME}-*"))} <= explained
 
 

@@ -196,9 +196,9 @@ def _few(names: Sequence[str]) -> str:
 def _fields(log: Log, query: EntryQuery | None, files: Sequence[str] | None) -> Iterator[ByteField]:
     """The bytes of the entries of a query, or all that there are; of all files, or of some."""
     if files is None:
-        yield from log.explain(query)
+        yield from log.fields(query)
     for name in files or ():
-        yield from log.explain(query, ByteRange(name, 0, sys.maxsize))
+        yield from log.fields(query, ByteRange(name, 0, sys.maxsize))
 
 
 def _splits(log: Log, query: EntryQuery, files: Sequence[str] | None) -> list[Split]:

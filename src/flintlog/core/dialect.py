@@ -115,7 +115,7 @@ class Dialect(ABC):
     | room | has |
     |---|---|
     | `tables` | `ENTRY_SCHEMA`, `STATE_SCHEMA`, `OPERATION_WORDS`: columns, and the words of the column `operation` |
-    | `entries` | `splits`, `read_split`, `explain`, `explain_files`, `state` |
+    | `entries` | `splits`, `read_split`, `entry_fields`, `file_fields`, `state` |
     | `follow` | `follower` |
     | `upkeep/verify` | `inspect`, `verify` |
     | `upkeep/repair`, `snapshot`, `compact` | `plan_repair`, `plan_snapshot`, `plan_compact` |

@@ -226,7 +226,7 @@ class Log:
         )
         return batches
 
-    def explain(self, query: EntryQuery | None = None, where: ByteRange | None = None) -> Iterator[ByteField]:
+    def fields(self, query: EntryQuery | None = None, where: ByteRange | None = None) -> Iterator[ByteField]:
         """The bytes of the entries of `query`, field by field; with `where` of those that touch this range.
 
         Without a query every byte of every file that the dialect knows, each in one field, in the order of the
@@ -234,9 +234,9 @@ class Log:
         """
         room = self._room("entries")
         fields: Iterator[ByteField] = (
-            room.explain_files(self.disk, self.root, where)
+            room.file_fields(self.disk, self.root, where)
             if query is None
-            else room.explain(self.disk, self.root, self._checked(query), where)
+            else room.entry_fields(self.disk, self.root, self._checked(query), where)
         )
         return fields
 

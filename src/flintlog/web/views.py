@@ -199,7 +199,7 @@ def _bytes(what: Shown, given: Parameters) -> Answer:
     fields: list[Answer] = []
     error = None
     try:
-        fields.extend(_field(one) for one in _explained(what.log, where))
+        fields.extend(_field(one) for one in _fields_in(what.log, where))
     except FlintlogError as found:
         error = error_json(found)
     return {
@@ -212,9 +212,9 @@ def _bytes(what: Shown, given: Parameters) -> Answer:
     }
 
 
-def _explained(log: Log, where: ByteRange) -> Iterator[ByteField]:
+def _fields_in(log: Log, where: ByteRange) -> Iterator[ByteField]:
     """The fields in a range, as many as a page can show."""
-    return islice(log.explain(where=where), _FIELDS_MAX)
+    return islice(log.fields(where=where), _FIELDS_MAX)
 
 
 def _field(one: ByteField) -> Answer:

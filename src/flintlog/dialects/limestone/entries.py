@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from flintlog.core.dialect import SPLIT_BYTES, ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
-from flintlog.core.explained import Span, asked, every_byte, fields_of, file_view, leftover
+from flintlog.core.fields import Span
+from flintlog.core.file_fields import asked, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, suppress_gone
 from flintlog.core.workers import Workers
-from flintlog.dialects.limestone import explain as fields
+from flintlog.dialects.limestone import fields, scan, tables
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone import scan, tables
 from flintlog.dialects.limestone.base import damage_of
 from flintlog.dialects.limestone.files import blobs
 from flintlog.dialects.limestone.judge import Tail, judge, resumption
@@ -169,7 +169,9 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
         piece = _Piece(Survey(disk, path), split, start, around)
 
 
-def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
+def entry_fields(
+    disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, query):
         elsewhere = where is not None and not (
@@ -191,16 +193,16 @@ def _piece_spans(piece: _Piece, query: EntryQuery, where: ByteRange | None) -> I
         for at in keep.nonzero()[0].tolist():
             which = int(entries.snippet[at])
             if which != seen:
-                yield from fields.explain_end(snippets, seen)
-                yield from fields.explain_begin(piece.view, snippets, which)
+                yield from fields.end(piece.view, snippets, seen)
+                yield from fields.begin(piece.view, snippets, which)
             seen = which
-            yield from fields.explain_entry(piece.view, int(entries.offset[at]))
-    yield from fields.explain_end(snippets, seen)
+            yield from fields.entry(piece.view, int(entries.offset[at]))
+    yield from fields.end(piece.view, snippets, seen)
     if piece.tail is not None:
-        yield fields.explain_tail(piece.tail, len(piece.view))
+        yield fields.tail(piece.tail, len(piece.view))
 
 
-def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+def file_fields(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
     """Every byte of every file, field by field."""
     found = _glance(disk, path)
     listing = found.listing
@@ -215,7 +217,7 @@ def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iter
     for name in _names(found, where):
         if name in logs:
             with suppress_gone():
-                yield from _explain_log(found, name, where, base=name in bases, active=name in active)
+                yield from _log_fields(found, name, where, base=name in bases, active=name in active)
             continue
         view = file_view(disk, path, name, copy=name == lay.EPOCH_FILE)
         if view is not None and len(view):
@@ -239,17 +241,17 @@ def _names(found: Survey, where: ByteRange | None) -> list[str]:
 def _spans_of(found: Survey, name: str, view: memoryview, where: ByteRange | None) -> Iterator[Span]:
     listing = found.listing
     if name in listing.manifests:
-        return fields.explain_manifest(view, name)
+        return fields.manifest(view, name)
     if name in listing.catalogs:
-        return fields.explain_catalog(view, name, where)
+        return fields.catalog(view, name, where)
     if name in listing.epochs or name in listing.odd_epochs or name == lay.WITNESS_FILE:
-        return fields.explain_epochs(view, name, where)
+        return fields.epochs(view, name, where)
     if name in listing.scratch:
         return leftover(len(view))
-    return fields.explain_blob(view, name)
+    return fields.blob(view, name)
 
 
-def _explain_log(
+def _log_fields(
     found: Survey, name: str, where: ByteRange | None, *, base: bool, active: bool
 ) -> Iterator[ByteField]:
     """A file of records, a range at a time; behind damage reading goes on where it can."""
@@ -266,12 +268,10 @@ def _explain_log(
             part = ByteRange(name, max(start, where.begin), min(end, where.end))
         if part.begin < part.end:
             spans = _log_spans(view, walk, start, part, inside=around is not None)
-            tails = [fields.explain_tail(tail, end)] if tail is not None and tail.offset < end else []
+            tails = [fields.tail(tail, end)] if tail is not None and tail.offset < end else []
             yield from every_byte(name, view[:end], chain(spans, tails), part)
         if tail is not None and tail.offset == end and asked(where, end, end):
-            yield from fields_of(
-                name, view, [fields.explain_tail(tail, end)]
-            )  # only the marker before it is gone
+            yield from fields_of(name, view, [fields.tail(tail, end)])  # only the marker before it is gone
         start, around = end, following
 
 
@@ -303,11 +303,11 @@ def _log_spans(view: memoryview, walk: Walk, start: int, where: ByteRange, *, in
     chosen = np.flatnonzero(keep)
     for item in chosen[np.argsort(places[chosen], kind="stable")].tolist():
         if item < len(begins):
-            yield from fields.explain_begin(view, snippets, item)
+            yield from fields.begin(view, snippets, item)
         elif item < len(begins) + len(ends):
-            yield from fields.explain_end(snippets, item - len(begins))
+            yield from fields.end(view, snippets, item - len(begins))
         else:
-            yield from fields.explain_entry(view, int(places[item]))
+            yield from fields.entry(view, int(places[item]))
 
 
 def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The bytes of limestone, in words and tables; encode and decode one record, the manifest, the catalog.
+"""The bytes of limestone: records, the manifest, the catalog.
 
 All integers are unsigned and little-endian. A log directory holds
 
@@ -18,18 +18,8 @@ A log file is a sequence of records without a header. Nothing has a checksum, an
 type. A session is written as a *snippet*: a begin marker with the session's epoch, entries, and from version 6 on
 an end marker. Without one a snippet reaches to the next begin marker or to the end of the file.
 
-    | type | name              | behind the type byte                                                        |
-    |------|-------------------|-----------------------------------------------------------------------------|
-    | 1    | put               | u32 key length k, u32 value length v, u64 storage, key, u64 major, u64 minor, value |
-    | 2    | begin             | u64 epoch                                                                   |
-    | 3    | end               | u64 epoch, u8 checksum type (1: none)                                       |
-    | 4    | durable           | u64 epoch; in epoch files only                                              |
-    | 5    | remove            | u32 key length k, u64 storage, key, u64 major, u64 minor                    |
-    | 6    | invalidated begin | u64 epoch; a begin marker whose first byte was overwritten                  |
-    | 7    | clear storage     | u64 storage, u64 major, u64 minor                                           |
-    | 8    | add storage       | the same                                                                    |
-    | 9    | remove storage    | the same                                                                    |
-    | 10   | put with blobs    | as 1, then u32 count n, n times u64 blob number                             |
+TABLES has the records by their types. Types 7 to 9 are entries for a whole storage; 6 is a begin marker whose first
+byte was overwritten; 4 stands in epoch files only.
 
 Type 0 is none, so that zeros are seen. (major, minor) is the write version: of two entries for a key the higher
 one counts. The durable epoch is the largest one in the epoch files; snippets above it do not count.
@@ -45,6 +35,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flintlog.core.fields import Field, Table
 from flintlog.errors import DamageError, UsageError
 
 PUT, BEGIN, END, DURABLE, REMOVE, INVALIDATED = 1, 2, 3, 4, 5, 6
@@ -60,23 +51,7 @@ OPERATIONS = {
     PUT_BLOBS: "put",
 }
 
-PUT_HEADER = struct.Struct("<BIIQ")  # type, key length, value length, storage
-REMOVE_HEADER = struct.Struct("<BIQ")  # type, key length, storage
-VERSION_FIELD = struct.Struct("<QQ")  # major, minor
-STORAGE_RECORD = struct.Struct("<BQQQ")  # type, storage, major, minor
-MARKER = struct.Struct("<BQ")  # type, epoch
-END_MARKER = struct.Struct("<BQB")  # type, epoch, checksum type
-BLOB_COUNT = struct.Struct("<I")
-
-VERSION_SIZE = VERSION_FIELD.size
-MARKER_SIZE = MARKER.size
-END_SIZE = END_MARKER.size
-STORAGE_SIZE = STORAGE_RECORD.size
-PUT_SIZE = PUT_HEADER.size + VERSION_SIZE  # without key and value
-REMOVE_SIZE = REMOVE_HEADER.size + VERSION_SIZE
-BLOB_SIZE = 8
 NO_CHECKSUM = 1
-
 NUMBER_MAX = 2**64 - 1
 LENGTH_MAX = 2**32 - 1
 
@@ -126,20 +101,23 @@ class Entry:
     def encode(self) -> bytes:
         """The entry's bytes."""
         storage = check_number("storage id", self.storage)
-        version = VERSION_FIELD.pack(*(check_number("write version", part) for part in self.version))
-        if self.type in (PUT, PUT_BLOBS):
-            if self.type == PUT and self.blobs:
-                raise UsageError("an entry with blobs has type 10")
-            head = PUT_HEADER.pack(self.type, _length("key", self.key), _length("value", self.value), storage)
-            blobs = _encode_blobs(self.blobs) if self.type == PUT_BLOBS else b""
-            return b"".join((head, self.key, version, self.value, blobs))
-        if self.type == REMOVE:
-            return b"".join(
-                (REMOVE_HEADER.pack(REMOVE, _length("key", self.key), storage), self.key, version)
-            )
+        major, minor = (check_number("write version", part) for part in self.version)
         if self.type in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
-            return STORAGE_RECORD.pack(self.type, storage, *self.version)
-        raise UsageError(f"type {self.type} is not an entry")
+            return TABLES[self.type].encode(self.type, storage, major, minor)
+        _check_length("key", self.key)
+        if self.type == REMOVE:
+            return TABLES[REMOVE].encode(REMOVE, storage, self.key, major, minor)
+        _check_length("value", self.value)
+        if self.type == PUT and not self.blobs:
+            return TABLES[PUT].encode(PUT, storage, self.key, major, minor, self.value)
+        if self.type == PUT_BLOBS:
+            blobs = [check_number("blob number", blob) for blob in self.blobs]
+            numbers = struct.pack(f"<{len(blobs)}Q", *blobs)
+            return TABLES[PUT_BLOBS].encode(
+                PUT_BLOBS, storage, self.key, major, minor, self.value, len(blobs), numbers
+            )
+        wrong = "an entry with blobs has type 10" if self.type == PUT else f"type {self.type} is not an entry"
+        raise UsageError(wrong)
 
 
 def put(storage: int, key: bytes, value: bytes, version: Version, blobs: tuple[int, ...] = ()) -> Entry:
@@ -152,11 +130,6 @@ def remove(storage: int, key: bytes, version: Version) -> Entry:
     return Entry(REMOVE, storage, key, b"", version)
 
 
-def _encode_blobs(blobs: tuple[int, ...]) -> bytes:
-    numbers = [check_number("blob number", blob) for blob in blobs]
-    return struct.pack(f"<I{len(numbers)}Q", len(numbers), *numbers)
-
-
 def check_number(word: str, value: int) -> int:
     """A number that fits in eight bytes."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
@@ -164,22 +137,100 @@ def check_number(word: str, value: int) -> int:
     return value
 
 
-def _length(word: str, data: bytes) -> int:
+def _check_length(word: str, data: bytes) -> None:
     if len(data) > LENGTH_MAX:
         raise UsageError(f"a {word} has at most 2^32 - 1 bytes, not {len(data)}")
-    return len(data)
+
+
+# --- records -----------------------------------------------------------------------------------------------------
+
+
+def _put(
+    kind: int,
+    storage: int,
+    key: bytes,
+    major: int,
+    minor: int,
+    value: bytes,
+    count: int = 0,
+    blobs: bytes = b"",
+) -> Entry:
+    return Entry(kind, storage, key, value, (major, minor), struct.unpack(f"<{count}Q", blobs))
+
+
+def _remove(kind: int, storage: int, key: bytes, major: int, minor: int) -> Entry:
+    return Entry(kind, storage, key, b"", (major, minor))
+
+
+def _of_storage(kind: int, storage: int, major: int, minor: int) -> Entry:
+    return Entry(kind, storage, version=(major, minor))
+
+
+def blob_path(number: int) -> str:
+    """Where a blob stands in the log directory."""
+    return f"{BLOB_DIRECTORY}/dir_{number % 100:02d}/{number:016x}.blob"
+
+
+_MEANINGS = OPERATIONS | {
+    BEGIN: "a snippet begins",
+    END: "the snippet ends",
+    DURABLE: "an epoch is durable",
+    INVALIDATED: "a snippet begins that does not count",
+}
+_TYPE = Field("type", "u8", lambda kind: f"{kind}: {_MEANINGS[kind]}")
+_EPOCH = Field("epoch", "u64")
+_KEY_LENGTH = Field("key length", "u32 k", "{} bytes")
+_STORAGE = Field("storage", "u64")
+_KEY = Field("key", "[k]")
+_VERSION = (Field("major", "u64", "version {}"), Field("minor", "u64"))
+_PUT_FIELDS = (
+    _TYPE,
+    _KEY_LENGTH,
+    Field("value length", "u32 v", "{} bytes"),
+    _STORAGE,
+    _KEY,
+    *_VERSION,
+    Field("value", "[v]"),
+)
+_BLOBS = Field("blobs", "[8*b]", words="b times u64", of=Table("little", Field("blob", "u64", blob_path)))
+
+_MARKER = Table("little", _TYPE, _EPOCH)
+_OF_STORAGE = Table("little", _TYPE, _STORAGE, *_VERSION, make=_of_storage)
+TABLES = {
+    PUT: Table("little", *_PUT_FIELDS, make=_put),
+    BEGIN: _MARKER,
+    END: Table("little", _TYPE, _EPOCH, Field("checksum type", "u8", "{}: none", "u8: 1, none")),
+    DURABLE: _MARKER,
+    REMOVE: Table("little", _TYPE, _KEY_LENGTH, _STORAGE, _KEY, *_VERSION, make=_remove),
+    INVALIDATED: _MARKER,
+    CLEAR_STORAGE: _OF_STORAGE,
+    ADD_STORAGE: _OF_STORAGE,
+    REMOVE_STORAGE: _OF_STORAGE,
+    PUT_BLOBS: Table("little", *_PUT_FIELDS, Field("blob count", "u32 b"), _BLOBS, make=_put),
+}
+
+PUT_HEADER = TABLES[PUT].head
+REMOVE_HEADER = TABLES[REMOVE].head
+VERSION_SIZE = Table("little", *_VERSION).size
+MARKER_SIZE = _MARKER.size
+END_SIZE = TABLES[END].size
+PUT_SIZE = TABLES[PUT].size  # without key and value
+REMOVE_SIZE = TABLES[REMOVE].size
+STORAGE_SIZE = _OF_STORAGE.size
+BLOB_COUNT = struct.Struct("<I")
+BLOB_SIZE = 8
 
 
 def encode_begin(epoch: int) -> bytes:
-    return MARKER.pack(BEGIN, check_number("epoch", epoch))
+    return _MARKER.encode(BEGIN, check_number("epoch", epoch))
 
 
 def encode_end(epoch: int) -> bytes:
-    return END_MARKER.pack(END, check_number("epoch", epoch), NO_CHECKSUM)
+    return TABLES[END].encode(END, check_number("epoch", epoch), NO_CHECKSUM)
 
 
 def encode_durable(epoch: int) -> bytes:
-    return MARKER.pack(DURABLE, check_number("epoch", epoch))
+    return _MARKER.encode(DURABLE, check_number("epoch", epoch))
 
 
 def decode_marker(raw: bytes | memoryview, at: int) -> int:
@@ -195,16 +246,12 @@ def record_size(raw: bytes | memoryview, at: int) -> int | None:
     """
     kind = raw[at] if at < len(raw) else 0
     left = len(raw) - at
-    if kind in (BEGIN, DURABLE, INVALIDATED):
-        return MARKER_SIZE
-    if kind == END:
-        return END_SIZE
-    if kind in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
-        return STORAGE_SIZE
+    if kind not in TABLES:
+        return None
     if kind == REMOVE:
         return REMOVE_SIZE + (_u32(raw, at + 1) if left >= 5 else 0)
     if kind not in (PUT, PUT_BLOBS):
-        return None
+        return TABLES[kind].size
     size = PUT_SIZE + (_u32(raw, at + 1) + _u32(raw, at + 5) if left >= 9 else 0)
     if kind == PUT:
         return size
@@ -233,33 +280,9 @@ def decode(raw: bytes | memoryview, at: int = 0) -> tuple[Entry, int]:
             expected=f"{size} bytes",
             found=f"{len(raw) - at} bytes",
         )
-    end = at + size
-    if kind in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
-        _, storage, major, minor = STORAGE_RECORD.unpack_from(raw, at)
-        return Entry(kind, storage, version=(major, minor)), end
-    if kind == REMOVE:
-        _, key_length, storage = REMOVE_HEADER.unpack_from(raw, at)
-        key, value_length = at + REMOVE_HEADER.size, 0
-    else:
-        _, key_length, value_length, storage = PUT_HEADER.unpack_from(raw, at)
-        key = at + PUT_HEADER.size
-    value = key + key_length + VERSION_SIZE
-    major, minor = VERSION_FIELD.unpack_from(raw, key + key_length)
-    blobs: tuple[int, ...] = ()
-    if kind == PUT_BLOBS:
-        place = value + value_length
-        blobs = struct.unpack_from(f"<{_u32(raw, place)}Q", raw, place + BLOB_COUNT.size)
-    return (
-        Entry(
-            kind,
-            storage,
-            bytes(raw[key : key + key_length]),
-            bytes(raw[value : value + value_length]),
-            (major, minor),
-            blobs,
-        ),
-        end,
-    )
+    entry: Entry
+    entry, end = TABLES[kind].decode(raw, at)
+    return entry, end
 
 
 # --- names -------------------------------------------------------------------------------------------------------
@@ -279,11 +302,6 @@ def rotated_epoch_name(milliseconds: int, epoch: int) -> str:
 
 def cmpct_name(number: int) -> str:
     return f"cmpct_{number:04d}"
-
-
-def blob_path(number: int) -> str:
-    """Where a blob stands in the log directory."""
-    return f"{BLOB_DIRECTORY}/dir_{number % 100:02d}/{number:016x}.blob"
 
 
 def is_wal_name(name: str) -> bool:

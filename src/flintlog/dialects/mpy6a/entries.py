@@ -18,12 +18,12 @@ import pyarrow as pa
 from flintlog.columns.table import slices
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
-from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
+from flintlog.core.fields import Span
+from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover, rest
 from flintlog.core.finding import Damage
 from flintlog.core.live import settled, told_when_it_goes
 from flintlog.core.workers import Workers
-from flintlog.dialects.mpy6a import event_fields, scan, tables
-from flintlog.dialects.mpy6a import explain as fields
+from flintlog.dialects.mpy6a import event_fields, fields, scan, tables
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.event_fields import Fields
 from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
@@ -266,7 +266,9 @@ def _gone(place: str) -> RefusedError:
 # Bytes
 
 
-def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
+def entry_fields(
+    disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     with live_survey(disk, path, examine_bytes=0) as found:
         for split in _splits(found, query):
@@ -293,13 +295,13 @@ def _spans(split: Split, view: memoryview, query: EntryQuery, where: ByteRange |
     return _record_spans(view, split.start, split.context[0], query, where, ordered=ordered)
 
 
-def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+def file_fields(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
     """Every byte of every file, field by field."""
     with live_survey(disk, path, examine_bytes=0) as found:
-        yield from _explained(found, where)
+        yield from _every_field(found, where)
 
 
-def _explained(found: Survey, where: ByteRange | None) -> Iterator[ByteField]:
+def _every_field(found: Survey, where: ByteRange | None) -> Iterator[ByteField]:
     listing, machine = found.listing, found.machine
     described = [file.name for _, chain in sorted(machine.chains.items()) for file in chain]
     names = [name for name in described if name in listing.data]
@@ -343,9 +345,9 @@ def _descriptor_spans(view: memoryview, query: EntryQuery, where: ByteRange | No
             continue
         term, index = np.array([item.last_id.term], np.uint64), np.array([item.last_id.index], np.uint64)
         if tables.between(term, index, query).all():
-            yield from fields.explain_descriptor(view, begin)
+            yield from fields.descriptor(view, begin)
     if error is not None:
-        yield from fields.explain_damage(error.offset or 0, len(view), error.message)
+        yield from damaged(error.offset or 0, len(view), error.message)
 
 
 def _event_spans(
@@ -354,7 +356,7 @@ def _event_spans(
     log, parsed, damage = _read_log(view, checked=checked)
     end = 0
     if log is not None and parsed is not None:
-        yield from fields.explain_log_header(view)
+        yield from fields.log_header(view)
         keep = tables.wanted_events(view, log.events, parsed, query)
         ends = log.events.payload + log.events.length
         begins = np.concatenate([[lay.LOG_HEADER_SIZE], ends[:-1]])[
@@ -364,14 +366,12 @@ def _event_spans(
             keep &= where.touches(begins, ends - begins)
         for row in np.flatnonzero(keep).tolist():
             begin = int(log.events.offset[row])
-            yield from fields.explain_event(
-                view, int(begins[row]), begin, log.events.end(row), checked=checked
-            )
+            yield from fields.event(view, int(begins[row]), begin, log.events.end(row), checked=checked)
         end = log.events.end(len(log.events) - 1) if len(log.events) else lay.LOG_HEADER_SIZE
-        if damage is None and end < len(view):
-            yield fields.explain_reserve(view, end)
+        if damage is None:
+            yield from rest(end, len(view), f"{len(view) - end} zeros, written ahead", "reserve")
     if damage is not None:
-        yield from fields.explain_damage(end, len(view), damage.message, damage.expected)
+        yield from damaged(end, len(view), damage.message, damage.expected)
 
 
 def _record_spans(
@@ -393,7 +393,7 @@ def _record_spans(
             if where is not None:
                 keep &= where.touches(base + records.offset, records.size)
             for offset in records.offset[keep].tolist():
-                yield from fields.explain_record(buffer, offset, base)
+                yield from fields.record(buffer, offset, base)
             before = int(records.replay_time[-1]) if len(records) and ordered else before
         assert stop is not None
         damage = scan.judge_records(buffer, stop, before, written=False)
@@ -401,7 +401,7 @@ def _record_spans(
             return
         at = scan.record_behind(buffer, stop.offset, before) if on else -1
         end = base + (at if at >= 0 else len(buffer))
-        yield from fields.explain_damage(base + stop.offset, end, damage.message, damage.expected)
+        yield from damaged(base + stop.offset, end, damage.message, damage.expected)
 
 
 # State

@@ -1,36 +1,17 @@
 """The bytes of mpy6a: sessions that wait, descriptors of the files they wait in, and two logs.
 
-All integers are little-endian. A *uvarint* is 7 bits a byte, low group first, high bit set while more follows.
-*bytes* are a uvarint and as many bytes. A *state id* is two u64: the leader's term (never 0) and the index of
-the operation in it.
+All integers are little-endian. A *state id* is two u64: the leader's term (never 0) and the index of the operation in
+it. The tables below say what stands in
 
-`<delay>@<YYYYMMDDHH>[-n].data`, one chain of files for each delay: records back to back, nothing else.
+    <delay>@<YYYYMMDDHH>[-n].data    RECORD after RECORD; one chain of files for each delay
+    exhausted.sessions               the records of sessions that were tried as often as their topic allows
+    state.snapshot                   DESCRIPTOR after DESCRIPTOR, in the order of creation
+    state.log                        LOG_HEADER, then EVENTs: what changed since the snapshot (CHANGES)
+    operations.log                   LOG_HEADER, then CHECKED_EVENTs: every operation since the last checkpoint
 
-    replay time u64, Unix seconds | session id: term u64, index u64 | topic i32 | attempts uvarint | bytes data
-
-`state.snapshot`: one descriptor for each file, in the order of creation, up to the end of the file.
-
-    name: uvarint + bytes | created by: state id | last touched by: state id | flags u8: 1 written, 2 read
-    | read position uvarint | length uvarint | replay u64: not after the first record's replay time
-
-`state.log`, what changed since the snapshot, and `operations.log`, every operation since the last checkpoint, are
-frames of events. An event lies in one frame; a frame that has no room for the next one ends in zeros.
-
-    header: frame size u64 | greatest payload u64
-    event:  state id | payload length uvarint, 1 or more | payload
-
-A payload of `state.log` begins with a u32 code:
-
-    1 create        u32 delay | u64 now
-    2 stop writing  bytes name
-    3 delete        bytes name
-    4 open to read  bytes name
-    5 shift         bytes name | uvarint bytes read
-
-`operations.py` has the payloads of `operations.log`, which holds what the two others cannot: sessions that are
-open, and operations whose effect on the files is not yet synced.
-
-`exhausted.sessions` holds the records of sessions that were tried as often as their topic allows.
+`operations.py` has the operations of the last, which holds what the two others cannot: sessions that are open, and
+operations whose effect on the files is not yet synced. An event lies in one frame; a frame without room for the next
+one ends in zeros.
 """
 
 from __future__ import annotations
@@ -38,11 +19,16 @@ from __future__ import annotations
 import re
 import struct
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from flintlog.errors import DamageError, RefusedError
+from flintlog.core.fields import UINT64_MAX as UINT64_MAX
+from flintlog.core.fields import Bytes, Field, Table
+from flintlog.core.fields import MalformedError as MalformedError
+from flintlog.core.fields import read_uvarint as read_uvarint
+from flintlog.core.fields import uvarint as uvarint
+from flintlog.errors import DamageError
 
 SNAPSHOT_FILE = "state.snapshot"
 CHANGES_FILE = "state.log"
@@ -50,28 +36,20 @@ OPERATIONS_FILE = "operations.log"
 EXHAUSTED_FILE = "exhausted.sessions"
 SCRATCH_SUFFIX = ".new"
 
-RECORD_HEADER_SIZE = 28
-RECORD_SIZE_MIN = 30
-LOG_HEADER_SIZE = 16
-EVENT_HEADER_SIZE = 16
-EVENT_SIZE_MIN = 18
+EVENT_SIZE_MIN = 18  # state id, payload length, one byte
 FRAME_SIZE_MAX = 32 << 20  # unless an event is longer, which then fills its frame
 LONG_FRAME_SIZE_MAX = 1 << 40
 CHANGES_FRAME = (4096, 1024)  # frame size, greatest payload
 BESIDE_FRAME = (4096, 1023)  # of a change log that an operation log stands beside, which decides
 OPERATIONS_FRAME = (FRAME_SIZE_MAX, FRAME_SIZE_MAX - 20)
 DELAY_MAX = (1 << 32) - 1
-UINT64_MAX = (1 << 64) - 1
 TIME_MAX = 253_402_300_799  # the last second whose year has four digits
 
 WRITTEN = 1
 READ = 2
 
-_HEADER = struct.Struct("<QQQi")
 _STATE_ID = struct.Struct("<QQ")
-_LOG_HEADER = struct.Struct("<QQ")
-_U32 = struct.Struct("<I")
-_U64 = struct.Struct("<Q")
+_FLAGS = {0: "neither written nor read", 1: "written", 2: "read", 3: "written and read"}
 _NAME = re.compile(r"([1-9]\d{0,9})@(\d{10})(?:-([1-9]\d{0,18}))?\.data", re.ASCII)
 
 
@@ -91,73 +69,64 @@ class StateID(NamedTuple):
 ZERO = StateID(0, 0)
 
 
-class MalformedError(RefusedError):
-    """Bytes or an operation that mean nothing here; whoever knows the place says where."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-# Primitives
-
-
-def uvarint(value: int) -> bytes:
-    """The shortest form."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def read_uvarint(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The value at `at`, and where it ends; longer forms than needed are accepted."""
-    value = 0
-    for count in range(10):
-        if at + count >= len(buffer):
-            raise MalformedError("cut", "the bytes end inside a number")
-        byte = buffer[at + count]
-        value |= (byte & 0x7F) << (7 * count)
-        if byte < 0x80:
-            if value > UINT64_MAX:
-                break
-            return value, at + count + 1
-    raise MalformedError("number", "a number has more than 64 bits")
+# Fields of several tables
 
 
 def encode_state_id(state_id: StateID) -> bytes:
     return _STATE_ID.pack(*state_id)
 
 
-def read_state_id(buffer: bytes | memoryview, at: int) -> StateID:
+def read_state_id(buffer: Bytes, at: int = 0) -> StateID:
     if at + _STATE_ID.size > len(buffer):
         raise MalformedError("cut", "the bytes end inside a state id")
     return StateID(*_STATE_ID.unpack_from(buffer, at))
 
 
-def encode_bytes(data: bytes) -> bytes:
-    return uvarint(len(data)) + data
+def state_id(name: str, meaning: str = "session {}") -> Field:
+    """A state id in a table."""
+    return Field(
+        name,
+        "16B",
+        lambda raw: meaning.format(read_state_id(raw)),
+        "term, index",
+        write=encode_state_id,
+        read=lambda raw: StateID(*_STATE_ID.unpack(raw)),
+    )
 
 
-def read_bytes(buffer: bytes | memoryview, at: int) -> tuple[bytes, int]:
-    size, at = read_uvarint(buffer, at)
-    if size > len(buffer) - at:
-        raise MalformedError("cut", f"{size} bytes are announced, {len(buffer) - at} follow")
-    return bytes(buffer[at : at + size]), at + size
+def moment(name: str) -> Field:
+    """A time in a table, in Unix seconds."""
+    return Field(name, "u64", _moment)
 
 
-def read_u32(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    if at + 4 > len(buffer):
-        raise MalformedError("cut", "the bytes end inside a number of four bytes")
-    return _U32.unpack_from(buffer, at)[0], at + 4
+def _moment(value: int) -> str:
+    if not 0 < value <= TIME_MAX:
+        return str(value)
+    return f"{value}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(value))} UTC"
 
 
-def read_u64(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    if at + 8 > len(buffer):
-        raise MalformedError("cut", "the bytes end inside a number of eight bytes")
-    return _U64.unpack_from(buffer, at)[0], at + 8
+def shown_name(raw: Bytes) -> str:
+    return str(raw, "ascii", "backslashreplace")
+
+
+def read_name(raw: Bytes) -> str:
+    """A data file's name as it stands in a descriptor or an operation."""
+    name = shown_name(raw)
+    if parse_name(name) is None:
+        raise MalformedError("name", f"{name[:80]!r} is not the name of a data file")
+    return name
+
+
+def named(read: Callable[[Bytes], str] = read_name) -> tuple[Field, Field]:
+    """The name of a data file in a table."""
+    text = Field("name", "[n]", shown_name, write=str.encode, read=read)
+    return Field("name length", "uvarint n"), text
+
+
+DELAY = Field("delay", "u32", "{} seconds", "u32 seconds")
+TOPIC = Field("topic", "i32")
+ATTEMPTS = Field("attempts", "uvarint")
+DATA = Field("data", "*", words="up to the end")
 
 
 # File names
@@ -206,25 +175,27 @@ class Record(NamedTuple):
     data: bytes
 
 
+RECORD = Table(
+    "little",
+    moment("replay time"),
+    state_id("session id"),
+    TOPIC,
+    ATTEMPTS,
+    Field("data length", "uvarint n", "{} bytes"),
+    Field("data", "[n]"),
+    make=Record,
+)
+RECORD_HEADER_SIZE = RECORD.head.size
+RECORD_SIZE_MIN = RECORD_HEADER_SIZE + 2
+
+
 def encode_record(record: Record) -> bytes:
-    return b"".join(
-        (
-            _HEADER.pack(record.replay_time, *record.id, record.topic),
-            uvarint(record.attempts),
-            uvarint(len(record.data)),
-            record.data,
-        )
-    )
+    return RECORD.encode(*record)
 
 
-def read_record(buffer: bytes | memoryview, at: int) -> tuple[Record, int]:
+def read_record(buffer: Bytes, at: int) -> tuple[Record, int]:
     """The record at `at`, and where it ends."""
-    if at + RECORD_HEADER_SIZE > len(buffer):
-        raise MalformedError("cut", "the bytes end inside a record")
-    replay_time, term, index, topic = _HEADER.unpack_from(buffer, at)
-    attempts, at = read_uvarint(buffer, at + RECORD_HEADER_SIZE)
-    data, at = read_bytes(buffer, at)
-    return Record(replay_time, StateID(term, index), topic, attempts, data), at
+    return RECORD.decode(buffer, at)
 
 
 # Descriptors
@@ -249,49 +220,41 @@ class Descriptor:
         return found
 
     def encode(self) -> bytes:
-        return b"".join(
-            (
-                encode_bytes(self.name.encode()),
-                encode_state_id(self.id),
-                encode_state_id(self.last_id),
-                bytes([self.flags]),
-                uvarint(self.offset),
-                uvarint(self.length),
-                _U64.pack(self.replay),
-            )
+        return DESCRIPTOR.encode(
+            self.name, self.id, self.last_id, self.flags, self.offset, self.length, self.replay
         )
 
 
-def read_descriptor(buffer: bytes | memoryview, at: int) -> tuple[Descriptor, int]:
+DESCRIPTOR = Table(
+    "little",
+    *named(),
+    state_id("id", "created by operation {}"),
+    state_id("last id", "last touched by operation {}"),
+    Field("flags", "u8", lambda flags: _FLAGS.get(flags, "unknown")),
+    Field("read position", "uvarint", "{} bytes are read"),
+    Field("length", "uvarint", "{} bytes"),
+    moment("replay bound"),
+    make=Descriptor,
+)
+
+
+def read_descriptor(buffer: Bytes, at: int) -> tuple[Descriptor, int]:
     """The descriptor at `at`, and where it ends. What contradicts itself is malformed."""
-    raw, at = read_bytes(buffer, at)
-    name = read_name(raw)
-    created = read_state_id(buffer, at)
-    last = read_state_id(buffer, at + 16)
-    at += 32
-    if at >= len(buffer):
-        raise MalformedError("cut", "the bytes end inside a descriptor")
-    flags = buffer[at]
-    offset, at = read_uvarint(buffer, at + 1)
-    length, at = read_uvarint(buffer, at)
-    replay, at = read_u64(buffer, at)
-    if flags & ~(WRITTEN | READ):
-        raise MalformedError("flags", f"{name} has flags {flags:#04x}, of which only 0x03 have a meaning")
+    found, at = DESCRIPTOR.decode(buffer, at)
+    name, created, last = found.name, found.id, found.last_id
+    if found.flags & ~(WRITTEN | READ):
+        raise MalformedError(
+            "flags", f"{name} has flags {found.flags:#04x}, of which only 0x03 have a meaning"
+        )
     if created.term == 0 or last.term == 0:
         raise MalformedError("term", f"{name} was touched in term 0, which does not exist")
     if last < created:
         raise MalformedError("order", f"{name} was touched at {last}, before it was created at {created}")
-    if offset > length:
-        raise MalformedError("offset", f"{name} is read up to byte {offset} and {length} bytes long")
-    return Descriptor(name, created, last, flags, offset, length, replay), at
-
-
-def read_name(raw: bytes) -> str:
-    """A data file's name as it stands in a descriptor or an operation."""
-    name = raw.decode("ascii", "backslashreplace")
-    if parse_name(name) is None:
-        raise MalformedError("name", f"{name[:80]!r} is not the name of a data file")
-    return name
+    if found.offset > found.length:
+        raise MalformedError(
+            "offset", f"{name} is read up to byte {found.offset} and {found.length} bytes long"
+        )
+    return found, at
 
 
 def encode_snapshot(descriptors: Iterable[Descriptor]) -> bytes:
@@ -299,7 +262,7 @@ def encode_snapshot(descriptors: Iterable[Descriptor]) -> bytes:
     return b"".join(item.encode() for item in sorted(descriptors, key=lambda item: item.id))
 
 
-def read_snapshot(buffer: bytes | memoryview) -> Iterator[tuple[int, Descriptor]]:
+def read_snapshot(buffer: Bytes) -> Iterator[tuple[int, Descriptor]]:
     """Each descriptor with the place where it begins."""
     at = 0
     while at < len(buffer):
@@ -318,6 +281,21 @@ def read_snapshot(buffer: bytes | memoryview) -> Iterator[tuple[int, Descriptor]
 
 # Logs
 
+LOG_HEADER = Table(
+    "little", Field("frame size", "u64", "{} bytes"), Field("greatest payload", "u64", "{} bytes")
+)
+_EVENT = Table(
+    "little", state_id("state id", "operation {}"), Field("payload length", "uvarint p", "{} bytes")
+)
+EVENT = _EVENT + Table("little", Field("payload", "[p]"))
+CHECKED_EVENT = _EVENT + Table(
+    "little",
+    Field("payload", "[p-4]"),
+    Field("checksum", "u32", "CRC-32/MPEG-2 of the event; fits"),
+)
+LOG_HEADER_SIZE = LOG_HEADER.size
+EVENT_HEADER_SIZE = EVENT.head.size
+
 
 def operations_frame(longest: int) -> tuple[int, int]:
     """Frame size and greatest payload of an operation log in which an event of `longest` bytes has room."""
@@ -326,14 +304,14 @@ def operations_frame(longest: int) -> tuple[int, int]:
 
 
 def encode_log_header(frame: int, limit: int) -> bytes:
-    return _LOG_HEADER.pack(frame, limit)
+    return LOG_HEADER.encode(frame, limit)
 
 
-def read_log_header(buffer: bytes | memoryview) -> tuple[int, int]:
+def read_log_header(buffer: Bytes) -> tuple[int, int]:
     """Frame size and greatest payload."""
     if len(buffer) < LOG_HEADER_SIZE:
         raise MalformedError("header", f"a header of {LOG_HEADER_SIZE} bytes is cut to {len(buffer)}")
-    frame, limit = _LOG_HEADER.unpack_from(buffer)
+    (frame, limit), _ = LOG_HEADER.decode(buffer)
     long = frame <= LONG_FRAME_SIZE_MAX and (frame, limit) == operations_frame(frame)
     if (frame > FRAME_SIZE_MAX and not long) or limit < EVENT_SIZE_MIN or frame < limit:
         raise MalformedError("header", f"frames of {frame} bytes with payloads up to {limit} cannot be")
@@ -341,7 +319,7 @@ def read_log_header(buffer: bytes | memoryview) -> tuple[int, int]:
 
 
 def encode_event(state_id: StateID, payload: bytes) -> bytes:
-    return encode_state_id(state_id) + uvarint(len(payload)) + payload
+    return EVENT.encode(state_id, payload)
 
 
 def padding_before(position: int, frame: int, size: int) -> int:
@@ -393,45 +371,60 @@ class Shift(NamedTuple):
 
 Change = Create | StopWriting | Delete | OpenToRead | Shift
 
-CREATE, STOP_WRITING, DELETE, OPEN_TO_READ, SHIFT = 1, 2, 3, 4, 5
-_NAMED: dict[int, type[StopWriting] | type[Delete] | type[OpenToRead]] = {
-    STOP_WRITING: StopWriting,
-    DELETE: Delete,
-    OPEN_TO_READ: OpenToRead,
-}
-_CODES = {Create: CREATE, StopWriting: STOP_WRITING, Delete: DELETE, OpenToRead: OPEN_TO_READ, Shift: SHIFT}
+CREATE = 1
+
+
+class Kind(NamedTuple):
+    """A kind of operations: its code, what it is called, its class, and the payload of its events."""
+
+    code: int
+    word: str
+    type: type[Any]
+    payload: Table
+
+
+CODE = Field("code", "u32")
+
+
+def kind(
+    code: int, word: str, type_: type[Any], *fields: Field, make: Callable[..., Any] | None = None
+) -> Kind:
+    return Kind(
+        code,
+        word,
+        type_,
+        Table("little", replace(CODE, value=code), *fields, make=make or type_),
+    )
+
+
+CHANGES = (
+    kind(CREATE, "create", Create, DELAY, moment("now")),
+    kind(2, "stop-writing", StopWriting, *named()),
+    kind(3, "delete", Delete, *named()),
+    kind(4, "open-to-read", OpenToRead, *named()),
+    kind(5, "shift", Shift, *named(), Field("size", "uvarint", "{} bytes more are read")),
+)
+_BY_CODE = {kind.code: kind for kind in CHANGES}
+_BY_TYPE = {kind.type: kind for kind in CHANGES}
 
 
 def encode_change(change: Change) -> bytes:
-    code = _U32.pack(_CODES[type(change)])
-    if isinstance(change, Create):
-        return code + _U32.pack(change.delay) + _U64.pack(change.now)
-    if isinstance(change, Shift):
-        return code + encode_bytes(change.name.encode()) + uvarint(change.size)
-    return code + encode_bytes(change.name.encode())
+    return _BY_TYPE[type(change)].payload.encode(*change)
 
 
-def read_change(payload: bytes | memoryview) -> Change:
+def read_change(payload: Bytes) -> Change:
     """The change a payload asks for; trailing bytes and unknown codes are malformed."""
-    code, at = read_u32(payload, 0)
-    change: Change
-    if code == CREATE:
-        delay, at = read_u32(payload, at)
-        now, at = read_u64(payload, at)
-        if delay == 0:
-            raise MalformedError("delay", "a file cannot be bound to a delay of 0 seconds")
-        if now + delay > TIME_MAX:
-            raise MalformedError("time", f"{now} is not a time in seconds")
-        change = Create(delay, now)
-    elif code == SHIFT:
-        raw, at = read_bytes(payload, at)
-        size, at = read_uvarint(payload, at)
-        change = Shift(read_name(raw), size)
-    elif code in _NAMED:
-        raw, at = read_bytes(payload, at)
-        change = _NAMED[code](read_name(raw))
-    else:
+    if len(payload) < 4:
+        raise CODE.cut(4, len(payload))
+    code = int.from_bytes(payload[:4], "little")
+    if code not in _BY_CODE:
         raise MalformedError("unknown", f"{code} is not the code of an operation")
+    change: Change
+    change, at = _BY_CODE[code].payload.decode(payload)
+    if isinstance(change, Create) and change.delay == 0:
+        raise MalformedError("delay", "a file cannot be bound to a delay of 0 seconds")
+    if isinstance(change, Create) and change.now + change.delay > TIME_MAX:
+        raise MalformedError("time", f"{change.now} is not a time in seconds")
     if at != len(payload):
         raise MalformedError("trailing", f"{len(payload) - at} bytes follow the operation")
     return change

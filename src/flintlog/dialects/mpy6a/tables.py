@@ -32,25 +32,7 @@ BATCH_ROWS = 1 << 16
 BATCH_BYTES = 64 << 20
 
 SESSION, EXHAUSTED, DESCRIPTOR, UNREADABLE = "session", "exhausted", "descriptor", "unreadable"
-OPERATIONS = {
-    lay.CREATE: "create",
-    lay.STOP_WRITING: "stop-writing",
-    lay.DELETE: "delete",
-    lay.OPEN_TO_READ: "open-to-read",
-    lay.SHIFT: "shift",
-    ops.NEW: "new",
-    ops.APPEND: "append",
-    ops.REPLACE: "replace",
-    ops.DROP: "drop",
-    ops.STORE: "store",
-    ops.PUT: "put",
-    ops.TAKE: "take",
-    ops.FINISH: "finish",
-    ops.AGAIN: "again",
-    ops.EXHAUST: "exhaust",
-    ops.BASE: "base",
-    ops.OPEN: "open",
-}
+OPERATIONS = {kind.code: kind.word for kind in ops.KINDS.values()}
 OPERATION_WORDS = (SESSION, EXHAUSTED, DESCRIPTOR, UNREADABLE, *OPERATIONS.values())
 _WORDS = [OPERATIONS.get(code, UNREADABLE) for code in range(max(OPERATIONS) + 1)]
 _WORD_ARRAY = pa.array([*_WORDS, UNREADABLE])

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
-from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
+from flintlog.core.fields import Span
+from flintlog.core.file_fields import every_byte, fields_of, file_view, leftover
 from flintlog.core.live import settled, suppress_gone
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
-from flintlog.dialects.taskflux import explain as fields
-from flintlog.dialects.taskflux import files, tables
+from flintlog.dialects.taskflux import fields, files, tables
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import Segment, SegmentFile
 from flintlog.dialects.taskflux.findings import CODES
@@ -177,7 +177,9 @@ def _refuse_damage(segment: Segment, split: Split, data: str) -> None:
         ).error(data)
 
 
-def explain(disk: Disk, data: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
+def entry_fields(
+    disk: Disk, data: str, query: EntryQuery, where: ByteRange | None = None
+) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     layout = files.layout_at(disk, data)
     for split in splits(disk, data, replace(query, split_bytes=sys.maxsize)):
@@ -191,15 +193,15 @@ def _segment_spans(
     segment: Segment, query: EntryQuery, layout: Layout, where: ByteRange | None
 ) -> Iterator[Span]:
     if where is None or where.begin < lay.SEGMENT_HEADER_SIZE:
-        yield from fields.explain_header(segment)
+        yield from fields.header(segment)
     for at in _places(segment, query, layout, where):
-        yield from fields.explain_record(segment, at, layout)
+        yield from fields.record(segment, at, layout)
     behind = query.last is None or query.last[0] > segment.last
     if behind and (where is None or where.end > segment.end):
-        yield from fields.explain_end(segment)
+        yield from fields.end(segment)
 
 
-def explain_files(disk: Disk, data: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+def file_fields(disk: Disk, data: str, where: ByteRange | None = None) -> Iterator[ByteField]:
     """Every byte of every file, field by field."""
     layout = files.layout_at(disk, data)
     listing = files.list_files(disk, data)
@@ -221,11 +223,11 @@ def _spans_of(name: str, view: memoryview, layout: Layout, where: ByteRange | No
     if not len(view):
         return
     if name == lay.METADATA_FILE:
-        yield from fields.explain_metadata(view, layout)
+        yield from fields.metadata(view, layout)
     elif name == lay.SNAPSHOT_FILE:
-        yield from fields.explain_snapshot(view, layout, where)
+        yield from fields.snapshot(view, layout, where)
     elif name == lay.SETTINGS_FILE:
-        yield from fields.explain_settings(view)
+        yield from fields.settings(view)
     elif name == lay.IGNORED_FILE:
         yield Span(0, len(view), "rest", "nobody reads this file")
     else:

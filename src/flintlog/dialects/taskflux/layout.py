@@ -1,4 +1,4 @@
-"""The bytes of taskflux, in words and tables; encode and decode one record.
+"""The bytes of taskflux: what stands in a segment, in a snapshot, in the metadata, and in the data of one record.
 
 All integers are big-endian. A log directory's `data` holds
 
@@ -7,49 +7,24 @@ All integers are big-endian. A log directory's `data` holds
     tflux.snapshot                the state up to an LSN; empty or missing when there is none
     temp/ or temporary/           scratch: designed or shipped
 
-Segment: file marker, version, records, end marker. What stands behind the end marker is ignored, and zeros
-are an end marker, so a preallocated file needs no other sign of its end.
-
-    | field         | designed | shipped | value                                            |
-    |---------------|----------|---------|--------------------------------------------------|
-    | file marker   | 4        | 4       | 12 76 AD 55                                      |
-    | version       | 4        | 4       | 2, shipped 1                                     |
-    | record marker | 4        | 4       | AA F5 34 C4                                      |
-    | term          | 4        | 8       | >= 1                                             |
-    | checksum      | 4        | 4       | CRC-32/MPEG-2 of the data, padding left out      |
-    | length        | 4        | 4       | of the data, padding left out                    |
-    | data          | n        | n       | one delta                                        |
-    | padding       | 0..3     | none    | zeros up to a multiple of 4 from the data's start|
-    | end marker    | 4        | 4       | zeros                                            |
-
-The LSN of a record is not stored: the file's first LSN plus the record's place in the file.
-
-Delta: one byte says which.
-
-    C  name, code Int32, max size Int32, max payload Int32 (-1: none), flag byte, if set min Int64, max Int64
-    D  name
-    A  name, key Int64, payload (Int32 length, bytes)
-    R  name, id UInt64
-
-A name is one length byte and 0 to 255 bytes from 0x21 to 0x7E. The empty name is the default queue, which is
-always there.
-
-Snapshot: marker B6 38 0F C9, last index, last term (Int32 each, shipped Int64), Int32 length and the state,
-checksum of the state. State: Int32 count of queues, each: name, code Int32, last id UInt64, max size Int32,
-max payload Int32, flag byte and range as in C, Int32 count of records, each: id UInt64, key Int64, payload.
-
-Metadata: marker 5A 6E A0 12, version Int32, term (Int32, shipped Int64), vote Int32 (-1: none), checksum of
-everything between marker and checksum.
+The tables below have their fields; where the two editions differ, a `Layout` has them. A segment is its header,
+records, and four zeros, the end marker. What stands behind the end marker is ignored, and zeros are one, so a
+preallocated file needs no other sign of its end. The LSN of a record is not stored: the file's first LSN plus the
+record's place in the file. Its data is a delta; the first byte says which. The empty name is the default queue, which
+is always there.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 from flintlog.columns.checksum import crc32_mpeg2
+from flintlog.core.fields import Bytes, Field, MalformedError, Table
 from flintlog.errors import DamageError, UsageError
 
 FILE_MARKER = bytes.fromhex("1276AD55")
@@ -57,7 +32,10 @@ RECORD_MARKER = bytes.fromhex("AAF534C4")
 SNAPSHOT_MARKER = bytes.fromhex("B6380FC9")
 METADATA_MARKER = bytes.fromhex("5A6EA012")
 END_MARKER = bytes(4)
-SEGMENT_HEADER_SIZE = 8
+SEGMENT_HEADER = Table(
+    "big", Field("file marker", "4B", "a segment of a log", value=FILE_MARKER), Field("version", "i32")
+)
+SEGMENT_HEADER_SIZE = SEGMENT_HEADER.size
 # What the limits call the size of an empty segment.
 SEGMENT_EMPTY_SIZE = SEGMENT_HEADER_SIZE + len(END_MARKER)
 
@@ -87,7 +65,7 @@ CODES = {CODE_HEAP: "heap", CODE_BUCKETS: "buckets"}
 Edition = Literal["designed", "shipped"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Where the two editions differ in bytes."""
 
@@ -98,17 +76,60 @@ class Layout:
     alignment: int
     scratch: str
 
-    @property
+    def __reduce__(self) -> tuple[Any, ...]:
+        return layout_of, (self.edition,)
+
+    def _term(self, name: str, meaning: str | Callable[[int], str] = "") -> Field:
+        return Field(name, f"i{8 * self.term_size}", meaning)
+
+    @cached_property
+    def record(self) -> Table:
+        """The checksum is that of the data."""
+        data = Field("data", "[n]", words="n bytes: a delta")
+        padding = Field("padding", f"[-n%{self.alignment}]", "zeros up to a multiple of 4", "0 to 3 zeros")
+        return Table(
+            "big",
+            Field("record marker", "4B", value=RECORD_MARKER),
+            self._term("term"),
+            Field("checksum", "u32", "CRC-32/MPEG-2 of the data; fits"),
+            Field("length", "i32 n", "{} bytes of data"),
+            *((data, padding) if self.alignment > 1 else (data,)),
+        )
+
+    @cached_property
+    def snapshot_header(self) -> Table:
+        """Behind it stand the state, and the checksum of the state."""
+        return Table(
+            "big",
+            Field("file marker", "4B", "the state up to an LSN", value=SNAPSHOT_MARKER),
+            self._term("last index", _last_index),
+            self._term("last term"),
+            Field("length", "i32 n"),
+        )
+
+    @cached_property
+    def metadata(self) -> Table:
+        """The checksum is that of everything between it and the marker."""
+        return Table(
+            "big",
+            Field("file marker", "4B", "term and vote", value=METADATA_MARKER),
+            Field("version", "i32"),
+            self._term("term", lambda term: str(term) if term >= TERM_FIRST else f"{term}, which is no term"),
+            Field("vote", "i32", _vote, "i32, -1 none", write=_limit, read=_unlimit),
+            Field("checksum", "u32"),
+        )
+
+    @cached_property
     def record_header_size(self) -> int:
-        return 4 + self.term_size + 4 + 4
+        return self.record.head.size
 
     @property
     def snapshot_header_size(self) -> int:
-        return 4 + 2 * self.term_size + 4
+        return self.snapshot_header.size
 
     @property
     def metadata_size(self) -> int:
-        return 4 + 4 + self.term_size + 4 + 4
+        return self.metadata.size
 
     @property
     def term_max(self) -> int:
@@ -132,40 +153,34 @@ class Layout:
         return None
 
     def segment_header(self) -> bytes:
-        return FILE_MARKER + struct.pack(">i", self.segment_version)
+        return SEGMENT_HEADER.encode(self.segment_version)
 
     def encode_record(self, term: int, data: bytes) -> bytes:
-        """Marker, term, checksum, length, data, padding."""
-        return b"".join(
-            (
-                RECORD_MARKER,
-                term.to_bytes(self.term_size, "big"),
-                struct.pack(">II", crc32_mpeg2(data, 0, len(data)), len(data)),
-                data,
-                bytes(self.padding(len(data))),
-            )
-        )
+        return self.record.encode(term, crc32_mpeg2(data, 0, len(data)), data)
 
     def encode_snapshot_header(self, index: int, term: int, state_size: int) -> bytes:
-        width = self.term_size
-        return b"".join(
-            (
-                SNAPSHOT_MARKER,
-                index.to_bytes(width, "big", signed=True),
-                term.to_bytes(width, "big", signed=True),
-                struct.pack(">i", state_size),
-            )
-        )
+        return self.snapshot_header.encode(index, term, state_size)
 
     def encode_metadata(self, term: int, vote: int | None) -> bytes:
-        body = b"".join(
-            (
-                struct.pack(">i", self.metadata_version),
-                term.to_bytes(self.term_size, "big", signed=True),
-                struct.pack(">i", -1 if vote is None else vote),
-            )
-        )
-        return METADATA_MARKER + body + struct.pack(">I", crc32_mpeg2(body, 0, len(body)))
+        raw = self.metadata.encode(self.metadata_version, term, vote, 0)
+        return raw[:-4] + struct.pack(">I", crc32_mpeg2(raw, 4, len(raw) - 4))
+
+
+def _limit(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def _unlimit(value: int) -> int | None:
+    return None if value == -1 else value
+
+
+def _last_index(index: int) -> str:
+    none = "; so it is no snapshot" if index == LSN_NONE else ""
+    return f"LSN {index} is the last one in it{none}"
+
+
+def _vote(vote: int) -> str:
+    return "none" if vote == -1 else f"for node {vote}" if vote >= 0 else f"{vote}, which is no node"
 
 
 DESIGNED = Layout("designed", 2, 2, term_size=4, alignment=4, scratch="temp")
@@ -258,31 +273,85 @@ def check_name(name: str) -> bytes:
     return name.encode("ascii")
 
 
-def encode_name(name: str) -> bytes:
-    raw = check_name(name)
-    return bytes((len(raw),)) + raw
+# Deltas, and the queues and records of a state
 
 
-def encode_range(key_range: tuple[int, int] | None) -> bytes:
-    return b"\x00" if key_range is None else struct.pack(">Bqq", 1, *key_range)
+def _read_name(raw: Bytes) -> str:
+    if _NAME.fullmatch(raw) is None:
+        raise MalformedError("name", "the queue name holds a byte outside 0x21..0x7E")
+    return str(raw, "ascii")
 
 
-def _limit(value: int | None) -> int:
-    return -1 if value is None else value
+def _limited(name: str) -> Field:
+    return Field(
+        name, "i32", lambda value: "none" if value == -1 else str(value), write=_limit, read=_unlimit
+    )
+
+
+_QUEUE_NAME = (
+    Field("name length", "u8 q"),
+    Field(
+        "queue",
+        "[q]",
+        lambda raw: repr(str(raw, "ascii", "backslashreplace")),
+        write=check_name,
+        read=_read_name,
+    ),
+)
+_IMPLEMENTATION = Field(
+    "implementation", "i32", lambda code: f"{code}: {CODES[code]}" if code in CODES else str(code)
+)
+_LIMITS = (_limited("maximum size"), _limited("maximum payload"))
+_HAS_RANGE = Field("has key range", "u8", lambda flag: "yes" if flag else "no")
+_PAYLOAD = (Field("key", "i64"), Field("payload length", "i32 n", "{} bytes"), Field("payload", "[n]"))
+KEY_RANGE = Table("big", Field("lowest key", "i64"), Field("highest key", "i64"))
+
+
+def _delta(kind: str, *fields: Field) -> Table:
+    delta = Field("delta", "u8", f"{kind}: {OPERATIONS[ord(kind)]}", f"{kind!r}, {OPERATIONS[ord(kind)]}")
+    return Table("big", replace(delta, value=ord(kind)), *_QUEUE_NAME, *fields)
+
+
+NAMED = Table("big", Field("delta", "u8"), *_QUEUE_NAME)  # what every delta begins with
+CREATE = _delta("C", _IMPLEMENTATION, *_LIMITS, _HAS_RANGE)
+DELETE = _delta("D")
+ADD = _delta("A", *_PAYLOAD)
+REMOVE = _delta("R", Field("id", "u64"))
+DELTAS = {ord("C"): CREATE, ord("D"): DELETE, ord("A"): ADD, ord("R"): REMOVE}
+
+STATE = Table("big", Field("queues", "i32", words="i32, how many"))
+QUEUE = Table(
+    "big",
+    *_QUEUE_NAME,
+    _IMPLEMENTATION,
+    Field("last id", "u64"),
+    *_LIMITS,
+    replace(_HAS_RANGE, meaning=lambda flag: "yes" if flag == 1 else "no"),
+)
+RECORDS = Table("big", Field("records", "i32", words="i32, how many"))
+STATE_RECORD = Table("big", Field("id", "u64"), *_PAYLOAD)
 
 
 def encode_delta(delta: Delta) -> bytes:
     """The data of one record."""
     match delta:
         case CreateQueue(spec):
-            limits = struct.pack(">iii", spec.code, _limit(spec.max_size), _limit(spec.max_payload))
-            return b"C" + encode_name(spec.name) + limits + encode_range(spec.key_range)
+            return CREATE.encode(*_queue(spec)) + _key_range(spec)
         case DeleteQueue(queue):
-            return b"D" + encode_name(queue)
+            return DELETE.encode(queue)
         case AddRecord(queue, key, payload):
-            return add_prefix(queue) + struct.pack(">qi", key, len(payload)) + payload
+            return ADD.encode(queue, key, payload)
         case RemoveRecord(queue, id_):
-            return remove_prefix(queue) + struct.pack(">Q", id_)
+            return REMOVE.encode(queue, id_)
+
+
+def _queue(spec: QueueSpec, *last_id: int) -> tuple[Any, ...]:
+    limits = spec.max_size, spec.max_payload
+    return spec.name, spec.code, *last_id, *limits, spec.key_range is not None
+
+
+def _key_range(spec: QueueSpec) -> bytes:
+    return b"" if spec.key_range is None else KEY_RANGE.encode(*spec.key_range)
 
 
 def delta_problem(data: bytes, layout: Layout) -> str | None:
@@ -306,33 +375,23 @@ def delta_problem(data: bytes, layout: Layout) -> str | None:
 
 def add_prefix(queue: str) -> bytes:
     """What every A delta of a queue begins with."""
-    return b"A" + encode_name(queue)
+    return NAMED.encode(ord("A"), queue)
 
 
 def remove_prefix(queue: str) -> bytes:
     """What every R delta of a queue begins with."""
-    return b"R" + encode_name(queue)
+    return NAMED.encode(ord("R"), queue)
 
 
 def decode_create(data: bytes) -> QueueSpec:
     """The queue of a C delta whose name is known to be good."""
-    at = 2 + data[1]
-    name = data[2:at].decode("ascii")
-    if len(data) < at + 13:
-        raise DamageError("the create delta ends early", code="delta-short")
-    code, max_size, max_payload, flag = struct.unpack_from(">iiiB", data, at)
-    key_range = None
-    if flag:  # any value but zero: so the original reads it in a delta
-        if len(data) < at + 29:
-            raise DamageError("the create delta ends early", code="delta-short")
-        key_range = struct.unpack_from(">qq", data, at + 13)
-    return _checked(
-        QueueSpec(name, code, _unlimit(max_size), _unlimit(max_payload), key_range), "delta-queue"
-    )
-
-
-def _unlimit(value: int) -> int | None:
-    return None if value == -1 else value
+    try:
+        (name, code, max_size, max_payload, flag), at = CREATE.decode(data)
+        # Any value but zero is a yes: so the original reads it in a delta.
+        key_range = KEY_RANGE.decode(data, at)[0] if flag else None
+    except MalformedError:
+        raise DamageError("the create delta ends early", code="delta-short") from None
+    return _checked(QueueSpec(name, code, max_size, max_payload, key_range), "delta-queue")
 
 
 def _checked(spec: QueueSpec, code: str) -> QueueSpec:
@@ -350,37 +409,25 @@ class Metadata:
     vote: int | None = None
 
 
-def decode_queue_header(state: bytes | memoryview, at: int) -> tuple[QueueSpec, int, int, int]:
+def decode_queue_header(state: Bytes, at: int) -> tuple[QueueSpec, int, int, int]:
     """A queue of a snapshot's state at `at`: its spec, last id, number of records, and where they begin."""
+    key_range = None
     try:
-        size = state[at]
-        raw = bytes(state[at + 1 : at + 1 + size])
-        if len(raw) < size or not all(0x21 <= byte <= 0x7E for byte in raw):
+        (name, code, last_id, max_size, max_payload, flag), at = QUEUE.decode(state, at)
+        if flag == 1:  # exactly one: so the original reads it in a snapshot
+            key_range, at = KEY_RANGE.decode(state, at)
+        (count,), at = RECORDS.decode(state, at)
+    except MalformedError as error:
+        if error.field in ("", "queue"):
             raise DamageError(
                 "the snapshot has a queue with a name that is not allowed", code="snapshot-name"
-            )
-        at += 1 + size
-        code, last_id, max_size, max_payload, flag = struct.unpack_from(">iQiiB", state, at)
-        at += 21
-        key_range = None
-        if flag == 1:  # exactly one: so the original reads it in a snapshot
-            key_range = struct.unpack_from(">qq", state, at)
-            at += 16
-        (count,) = struct.unpack_from(">i", state, at)
-    except (struct.error, IndexError):
+            ) from None
         raise DamageError("the state of the snapshot ends inside a queue", code="snapshot-short") from None
     if count < 0:
         raise DamageError(f"a queue of the snapshot has {count} records", code="snapshot-count")
-    spec = QueueSpec(raw.decode("ascii"), code, _unlimit(max_size), _unlimit(max_payload), key_range)
-    return _checked(spec, "snapshot-queue"), last_id, count, at + 4
+    spec = QueueSpec(name, code, max_size, max_payload, key_range)
+    return _checked(spec, "snapshot-queue"), last_id, count, at
 
 
 def encode_queue_header(spec: QueueSpec, last_id: int, count: int) -> bytes:
-    return b"".join(
-        (
-            encode_name(spec.name),
-            struct.pack(">iQii", spec.code, last_id, _limit(spec.max_size), _limit(spec.max_payload)),
-            encode_range(spec.key_range),
-            struct.pack(">i", count),
-        )
-    )
+    return QUEUE.encode(*_queue(spec, last_id)) + _key_range(spec) + RECORDS.encode(count)

@@ -17,7 +17,7 @@ from flintlog.dialects.taskflux.state import Ints, Pointers, State
 from flintlog.errors import RefusedError
 
 _CHUNK_BYTES = 8 << 20
-RECORD_HEAD = 20
+RECORD_HEAD = lay.STATE_RECORD.size
 
 
 def encode_snapshot(state: State, layout: Layout) -> Iterator[bytes | bytearray]:
@@ -60,7 +60,7 @@ def check_fits(state: State, layout: Layout, size: int) -> None:
 
 
 def _state_chunks(state: State) -> Iterator[bytes | bytearray]:
-    yield struct.pack(">i", len(state.queues))
+    yield lay.STATE.encode(len(state.queues))
     for queue in state.queues:
         yield lay.encode_queue_header(queue.spec, queue.last_id, len(queue.records))
         for rows in slices(queue.records.payload_length + RECORD_HEAD, _CHUNK_BYTES):

@@ -22,7 +22,7 @@ from flintlog.errors import DamageError
 Ints = NDArray[np.int64]
 Ids = NDArray[np.uint64]
 
-_RECORD_SIZE_MIN = 20  # of a record in a snapshot
+_RECORD_SIZE_MIN = lay.STATE_RECORD.size
 _PLACES_MAX = 1 << 16
 
 

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
-from flintlog.core.explained import Span, every_byte, fields_of, file_view, leftover
+from flintlog.core.fields import Span
+from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Damage
 from flintlog.core.position import span
 from flintlog.core.workers import Workers
-from flintlog.dialects.zmqraft import explain as fields
+from flintlog.dialects.zmqraft import fields, scan, tables
 from flintlog.dialects.zmqraft import layout as lay
-from flintlog.dialects.zmqraft import scan, tables
 from flintlog.dialects.zmqraft.files import list_files, read_head, read_whole
 from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.scan import Table
@@ -161,7 +161,9 @@ def _whole(query: EntryQuery) -> EntryQuery:
     return replace(query, split_bytes=sys.maxsize)
 
 
-def explain(disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None) -> Iterator[ByteField]:
+def entry_fields(
+    disk: Disk, path: str, query: EntryQuery, where: ByteRange | None = None
+) -> Iterator[ByteField]:
     """The bytes of the entries of a query, field by field."""
     for split in splits(disk, path, _whole(query)):
         if where is None or where.file == split.file:
@@ -177,14 +179,14 @@ def _index_spans(
     if where is not None:
         keep &= where.touches(entries.offset, entries.length)
     chosen = entries[keep]
-    yield from fields.explain_head(view, table, chosen)
+    yield from fields.head(view, table, chosen)
     for at in range(len(chosen)):
-        yield from fields.explain_entry(view, chosen, at)
+        yield from fields.entry(view, chosen, at)
     if damage is not None:
-        yield from fields.explain_damage(view, damage)
+        yield from damaged(damage.offset, len(view), damage.message, damage.expected)
 
 
-def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
+def file_fields(disk: Disk, path: str, where: ByteRange | None = None) -> Iterator[ByteField]:
     """Every byte of every file, field by field."""
     listing = list_files(disk, path)
     firsts = {file.name: file.first for file in listing.index_files}
@@ -198,14 +200,14 @@ def explain_files(disk: Disk, path: str, where: ByteRange | None = None) -> Iter
         if view is None or not len(view):
             continue
         if name in firsts:
-            spans = fields.explain_index(view, firsts[name], where)
+            spans = fields.index(view, firsts[name], where)
         elif name in listing.scratch or name.startswith(lay.LOG_DIRECTORY):
             spans = leftover(len(view))
         elif name == listing.snapshot or lay.is_predecessor(name, listing.snapshot):
-            spans = fields.explain_snapshot(view)
+            spans = fields.snapshot(view)
         else:
             own = next(own for own in PROPERTIES_OF if name.startswith(own))
-            spans = fields.explain_state(view, own, where)
+            spans = fields.state(view, own, where)
         yield from every_byte(name, view, spans, where)
 
 

@@ -8,34 +8,19 @@ All integers are little-endian; every index, term and size is at most 2^53 - 1. 
     <name>-YYYY-MM-DD-HHMMSS-mmmC         predecessors of snap, log and the state files
     <name>.tmp-PID-N                      scratch
 
-Token file: segments, each a token of 4 characters, a u32 length, the data, zeros up to a multiple of 4.
-Readers skip tokens they do not know.
+The tables below have the fields. A token file is SEGMENT after SEGMENT; readers skip tokens they do not know. An index
+file is INDEX, a slot for each entry, "META" (a MessagePack map: created, hostname, software), "ITMZ" without data; then
+the entries, back to back. A slot says where its entry ends, from the data's start; 0 is free. The number of entries is
+the number of leading slots that are not zero. A slot is what commits an entry: its bytes are on disk before its slot is
+written, and a slot never crosses a sector. An entry of fewer bytes than a head has none: it is all data.
 
-Index file: a token file. Entries stand back to back behind the last token.
-
-    | offset     | field                                                               |
-    |------------|---------------------------------------------------------------------|
-    | 0          | "RLOG", u32 16 + 4 * capacity, u32 version 1, u32 capacity          |
-    | 16         | u64 index of the first slot                                         |
-    | 24         | capacity * u32: where each entry ends, from the data's start; 0 free|
-    | ...        | "META", u32 length, MessagePack map: created, hostname, software    |
-    | ...        | "ITMZ", u32 0; then the entries                                     |
-
-The number of entries is the number of leading slots that are not zero. A slot is what commits an entry: its
-bytes are on disk before its slot is written, and a slot never crosses a sector.
-
-Entry: request id 12 bytes (zeros: none), type u8 (0 state, 1 config, 2 checkpoint), term 7 bytes, data. One of fewer
-bytes has no head: it is all data.
-
-Snapshot file: "SNAP", u32 28, u32 version 1, u64 index, u64 term, u64 size; META; "DATA", u32 0; the data.
-
-State file: MessagePack maps one after the other; each holds the properties that changed.
+A snapshot file is SNAPSHOT, "META", "DATA" without data; then the data. A state file is MessagePack maps one after the
+other; each holds the properties that changed.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -43,6 +28,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from flintlog.core.fields import Field, Table
 from flintlog.errors import DamageError, UsageError
 
 NUMBER_MAX = 2**53 - 1
@@ -54,12 +40,70 @@ ENTRIES_TOKEN = b"ITMZ"
 SNAPSHOT_TOKEN = b"SNAP"
 DATA_TOKEN = b"DATA"
 MARKERS = (ENTRIES_TOKEN, DATA_TOKEN)  # the last token; behind it stands what is no segment
-TOKEN_HEADER_SIZE = 8
 HEAD_SEGMENTS_MAX = 1 << 16  # a gigabyte of zeros is many empty segments
 
-INDEX_HEADER = struct.Struct("<4sIIIQ")  # token, size, version, capacity, first index
-SNAPSHOT_HEADER = struct.Struct("<4sIIQQQ")  # token, size, version, index, term, data size
-TABLE_OFFSET = INDEX_HEADER.size
+
+def _head(token: bytes, meaning: str, size: str, *fields: Field) -> Table:
+    """The first segment of a file. Its size counts what stands behind it, up to the next token."""
+    return Table(
+        "little",
+        Field("token", "4B", meaning, token.decode(), value=token),
+        Field("size", "u32", size),
+        Field("version", "u32", value=VERSION),
+        *fields,
+    )
+
+
+def _number(value: int) -> str:
+    return str(value) if value <= NUMBER_MAX else f"{value}, which is above 2^53 - 1"
+
+
+INDEX = _head(
+    INDEX_TOKEN,
+    "an index file begins",
+    "{} bytes up to the end of the offset table",
+    Field("capacity", "u32 c"),
+    Field("first index", "u64"),
+)
+SNAPSHOT = _head(
+    SNAPSHOT_TOKEN,
+    "a snapshot file begins",
+    "{} bytes of header",
+    Field("last index", "u64", _number),
+    Field("last term", "u64", _number),
+    Field("data size", "u64 d", _number),
+)
+_TOKENS = {
+    META_TOKEN: "who made the file, and when",
+    ENTRIES_TOKEN: "the entries begin behind it",
+    DATA_TOKEN: "the data begins behind it",
+    bytes(4): "slots that were given up; skipped",
+}
+SEGMENT = Table(
+    "little",
+    Field("token", "4B", lambda token: _TOKENS.get(bytes(token), "not known; skipped"), "4 characters"),
+    Field("length", "u32 m", "{} bytes"),
+    Field("data", "[m]"),
+    Field("padding", "[-m%4]", "zeros up to a multiple of 4", "0 to 3 zeros"),
+)
+ENTRY = Table(
+    "little",
+    Field("request id", "12B", words="12 bytes, or zeros"),
+    Field("type", "u8"),
+    Field(
+        "term",
+        "7B",
+        lambda raw: str(int.from_bytes(raw, "little")),
+        "u56",
+        write=lambda term: term.to_bytes(7, "little"),
+        read=lambda raw: int.from_bytes(raw, "little"),
+    ),
+    Field("data", "*", words="up to its slot"),
+)
+INDEX_HEADER = INDEX.head
+SNAPSHOT_HEADER = SNAPSHOT.head
+TOKEN_HEADER_SIZE = SEGMENT.head.size
+TABLE_OFFSET = INDEX.size
 SLOT_SIZE = 4
 SNAPSHOT_SEGMENT_SIZES = (28, 36)  # the length of the data, and what the note says, which counts the header
 
@@ -68,9 +112,9 @@ CAPACITY_MAX = 1 << 20  # one leaf directory; a file that spans two cannot be fo
 CAPACITY_FILE_MAX = 0x00FFFFFF
 DATA_SIZE_MAX = 0x3FFFFFFF  # entry bytes in one file stay below this
 
-ENTRY_HEADER_SIZE = 20
-REQUEST_ID_SIZE = 12
-TERM_OFFSET = 13
+ENTRY_HEADER_SIZE = ENTRY.head.size
+REQUEST_ID_SIZE = ENTRY.offset("type")
+TERM_OFFSET = ENTRY.offset("term")
 NO_REQUEST = bytes(REQUEST_ID_SIZE)
 STATE, CONFIG, CHECKPOINT = 0, 1, 2
 TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}
@@ -119,7 +163,7 @@ class Entry(NamedTuple):
             raise UsageError(f"type {self.type} is not a byte")
         check_number("term", self.term)
         data = as_bytes("the data of an entry", self.data)
-        return b"".join((request_id, bytes((self.type,)), self.term.to_bytes(7, "little"), data))
+        return ENTRY.encode(request_id, self.type, self.term, data)
 
 
 def check_number(word: str, value: int, least: int = 0) -> int:
@@ -195,7 +239,7 @@ class Segment:
 
 
 # How a snapshot begins whose length counts the head of the segment, as the note has it; and what that segment is.
-SNAPSHOT_HEAD_OF_NOTE = SNAPSHOT_TOKEN + struct.pack("<I", SNAPSHOT_SEGMENT_SIZES[1])
+SNAPSHOT_HEAD_OF_NOTE = SNAPSHOT.encode(SNAPSHOT_SEGMENT_SIZES[1], 0, 0, 0)[:TOKEN_HEADER_SIZE]
 SNAPSHOT_SEGMENT = Segment(SNAPSHOT_TOKEN, TOKEN_HEADER_SIZE, SNAPSHOT_SEGMENT_SIZES[0])
 
 
@@ -218,7 +262,7 @@ def segments_in(view: memoryview, at: int) -> Iterator[Segment]:
 
 def segment(token: bytes, data: bytes) -> bytes:
     """The bytes of a segment."""
-    return token + struct.pack("<I", len(data)) + data + bytes(round_up(len(data)) - len(data))
+    return SEGMENT.encode(token, data)
 
 
 def meta_segment(created: str, hostname: str, software: str | None) -> bytes:
@@ -260,11 +304,11 @@ def superseded_path(index: int, term: int) -> str:
 
 
 def encode_index_head(capacity: int, first: int) -> bytes:
-    return INDEX_HEADER.pack(INDEX_TOKEN, 16 + SLOT_SIZE * capacity, VERSION, capacity, first)
+    return INDEX.encode(16 + SLOT_SIZE * capacity, capacity, first)
 
 
 def encode_snapshot_head(index: int, term: int, size: int) -> bytes:
-    return SNAPSHOT_HEADER.pack(SNAPSHOT_TOKEN, SNAPSHOT_SEGMENT_SIZES[0], VERSION, index, term, size)
+    return SNAPSHOT.encode(SNAPSHOT_SEGMENT_SIZES[0], index, term, size)
 
 
 def find_segment(view: memoryview, token: bytes, at: int) -> Segment | None:

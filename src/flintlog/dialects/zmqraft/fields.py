@@ -1,14 +1,16 @@
-"""The bytes of index files, snapshots and state files field by field, for a person who looks at a hex dump."""
+"""The fields of index files, snapshots and state files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgpack
 import numpy as np
 
 from flintlog.core.dialect import ByteRange
-from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.fields import Span, shown
+from flintlog.core.file_fields import asked, damaged, rest, shortened
 from flintlog.core.finding import Damage
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
@@ -22,7 +24,7 @@ _EMPTY_MAP = b"\x80"
 # Index files
 
 
-def explain_head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Span]:
+def head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Span]:
     """Header, the slots of the chosen entries, the segments up to the first entry."""
     yield from _index_header(view, f"{table.capacity} slots, {len(table.ends)} used")
     for index in chosen.index.tolist():
@@ -32,14 +34,8 @@ def explain_head(view: memoryview, table: Table, chosen: Entries) -> Iterator[Sp
 
 def _index_header(view: memoryview, capacity: str) -> Iterator[Span]:
     """The fields of the header, as far as the file goes."""
-    if len(view) < lay.TABLE_OFFSET:
-        return
-    _, size, version, _, first = lay.INDEX_HEADER.unpack_from(view)
-    yield Span(0, 4, "token", "an index file begins")
-    yield Span(4, 8, "size", f"{size} bytes up to the end of the offset table")
-    yield Span(8, 12, "version", str(version))
-    yield Span(12, 16, "capacity", capacity)
-    yield Span(16, 24, "first index", str(first))
+    if len(view) >= lay.TABLE_OFFSET:
+        yield from lay.INDEX.spans(view, told={"capacity": capacity})
 
 
 def _slot(table: Table, at: int) -> Span:
@@ -51,36 +47,21 @@ def _slot(table: Table, at: int) -> Span:
 def _behind_slots(view: memoryview, table: Table) -> Iterator[Span]:
     begin = lay.TABLE_OFFSET + lay.SLOT_SIZE * len(table.ends)
     end = lay.TABLE_OFFSET + lay.SLOT_SIZE * table.capacity
-    if begin < end:
-        word = "not all zero: left from entries that were rolled back" if table.dirty else "zero"
-        yield Span(begin, end, "free slots", f"{table.capacity - len(table.ends)}, {word}")
+    word = "not all zero: left from entries that were rolled back" if table.dirty else "zero"
+    yield from rest(begin, end, f"{table.capacity - len(table.ends)}, {word}", "free slots")
     for found in lay.segments_in(view[: table.data_start], end):
         yield from _segment(view, found)
 
 
 def _segment(view: memoryview, found: Segment) -> Iterator[Span]:
     """A segment that is whole."""
-    yield Span(found.head, found.head + 4, "token", _token_meaning(found.token))
-    yield Span(found.head + 4, found.offset, "length", f"{found.length} bytes")
-    if found.length:
-        facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
-        meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
-        yield Span(found.offset, found.end, "data", shortened(meaning))
-    if found.following > found.end:
-        yield Span(found.end, found.following, "padding", "zeros up to a multiple of 4")
+    facts = lay.decode_meta(view, found.head, found.end) if found.token == lay.META_TOKEN else {}
+    meaning = ", ".join(f"{name} {value}" for name, value in facts.items())
+    spans = lay.SEGMENT.spans(view, found.head, told={"data": shortened(meaning)})
+    yield from (span for span in spans if span.begin < span.end)
 
 
-def _token_meaning(token: bytes) -> str:
-    known = {
-        lay.META_TOKEN: "who made the file, and when",
-        lay.ENTRIES_TOKEN: "the entries begin behind it",
-        lay.DATA_TOKEN: "the data begins behind it",
-        bytes(4): "slots that were given up; skipped",
-    }
-    return known.get(token, "not known; skipped")
-
-
-def explain_entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
+def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
     """One entry; `at` is its place in the columns."""
     offset = int(entries.offset[at])
     end, kind = offset + int(entries.length[at]), offset + lay.REQUEST_ID_SIZE
@@ -88,23 +69,16 @@ def explain_entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]
         meaning = f"index {int(entries.index[at])} begins, too short for a head; {shown(view, offset, end)}"
         yield Span(offset, end, "data", meaning)
         return
-    term, data = offset + lay.TERM_OFFSET, offset + lay.ENTRY_HEADER_SIZE
     request_id = bytes(view[offset:kind])
     asked_by = "none" if request_id == lay.NO_REQUEST else request_id.hex()
-    yield Span(offset, kind, "request id", f"index {int(entries.index[at])} begins; {asked_by}")
-    yield Span(kind, term, "type", WORDS[int(entries.type[at])])
-    yield Span(term, data, "term", str(int(entries.term[at])))
-    if data < end:
-        yield Span(data, end, "data", shown(view, data, end))
+    told = {
+        "request id": f"index {int(entries.index[at])} begins; {asked_by}",
+        "type": WORDS[int(entries.type[at])],
+    }
+    yield from (span for span in lay.ENTRY.spans(view[:end], offset, told=told) if span.begin < span.end)
 
 
-def explain_damage(view: memoryview, problem: Damage) -> Iterator[Span]:
-    """What stands where the entries cannot be read on."""
-    if problem.offset < len(view):
-        yield damage(problem.offset, len(view), problem.message, problem.expected)
-
-
-def explain_index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
+def index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
     """A whole index file; damaged, it is explained up to the damage."""
     table = scan.read_table(view, first)
     if isinstance(table, Damage):
@@ -117,14 +91,12 @@ def explain_index(view: memoryview, first: int, where: ByteRange | None) -> Iter
         yield _slot(table, place)
     yield from _behind_slots(view, table)
     for place in _touching(entries.offset, entries.length, where):
-        yield from explain_entry(view, entries, place)
+        yield from entry(view, entries, place)
     end = table.data_start + (int(table.ends[len(entries) - 1]) if len(entries) else 0)
-    if end >= len(view):
-        return
     if problem is not None:
-        yield damage(end, len(view), problem.message, problem.expected)
+        yield from damaged(end, len(view), problem.message, problem.expected)
     else:
-        yield Span(end, len(view), "rest", "behind the last entry; no slot counts it")
+        yield from rest(end, len(view), "behind the last entry; no slot counts it")
 
 
 def _touching(begin: scan.Ints, length: scan.Ints | int, where: ByteRange | None) -> Iterator[int]:
@@ -147,34 +119,31 @@ def _damaged_index(view: memoryview, problem: Damage) -> Iterator[Span]:
         end = lay.TABLE_OFFSET + lay.SLOT_SIZE * slots
         yield Span(at, end, "slots", f"{slots} whose offsets ascend")
         at = end
-    if at < len(view):
-        yield damage(at, len(view), problem.message, problem.expected)
+    yield from damaged(at, len(view), problem.message, problem.expected)
 
 
 # Snapshots
 
 
-def explain_snapshot(view: memoryview) -> Iterator[Span]:
+def snapshot(view: memoryview) -> Iterator[Span]:
     """Header, META and the data, which only the application can read."""
     size, need = len(view), lay.SNAPSHOT_HEADER.size
     if view[:4] != lay.SNAPSHOT_TOKEN or size < need:
         short = view[:4] == lay.SNAPSHOT_TOKEN
         message = "the snapshot ends inside its header" if short else "not a snapshot file"
-        yield damage(0, size, message, f"{need} bytes" if short else lay.SNAPSHOT_TOKEN.hex())
+        yield from damaged(0, size, message, f"{need} bytes" if short else lay.SNAPSHOT_TOKEN.hex())
         return
-    _, length, version, index, term, data_size = lay.SNAPSHOT_HEADER.unpack_from(view)
-    yield Span(0, 4, "token", "a snapshot file begins")
+    _, length, version, _, _, data_size = lay.SNAPSHOT_HEADER.unpack_from(view)
+    wrong = {}
     if length not in lay.SNAPSHOT_SEGMENT_SIZES:
-        yield damage(4, size, f"{length} bytes are no header", "28 or 36")
-        return
-    yield Span(4, 8, "size", f"{length} bytes of header")
+        wrong["size"] = f"{length} bytes are no header", "28 or 36"
     if version != lay.VERSION:
-        yield damage(8, size, f"snapshot version {version} is not known", "1")
-        return
-    yield Span(8, 12, "version", str(version))
-    for at, name, value in ((12, "last index", index), (20, "last term", term), (28, "data size", data_size)):
-        high = "" if value <= lay.NUMBER_MAX else ", which is above 2^53 - 1"
-        yield Span(at, at + 8, name, f"{value}{high}")
+        wrong["version"] = f"snapshot version {version} is not known", "1"
+    for span in lay.SNAPSHOT.spans(view):
+        if span.name in wrong:
+            yield from damaged(span.begin, size, *wrong[span.name])
+            return
+        yield span
     yield from _snapshot_rest(view, need, data_size)
 
 
@@ -184,36 +153,33 @@ def _snapshot_rest(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
         if found.token != lay.DATA_TOKEN and found.following > size:
             break
         if found.token == lay.DATA_TOKEN:
-            yield Span(found.head, found.head + 4, "token", _token_meaning(found.token))
-            yield Span(found.head + 4, found.offset, "length", f"{found.length}; the header has it")
+            told = {"length": f"{found.length}; the header has it"}
+            yield from islice(lay.SEGMENT.spans(view, found.head, told=told), 2)
             yield from _snapshot_data(view, found.offset, data_size)
             return
         yield from _segment(view, found)
         at = found.following
-    if at < size:
-        yield damage(at, size, "the file ends before its data begins", "DATA")
+    yield from damaged(at, size, "the file ends before its data begins", "DATA")
 
 
 def _snapshot_data(view: memoryview, at: int, data_size: int) -> Iterator[Span]:
     size, end = len(view), at + data_size
     if end > size:
-        if at < size:
-            yield damage(at, size, "the snapshot's data is not whole", f"{data_size} bytes")
+        yield from damaged(at, size, "the snapshot's data is not whole", f"{data_size} bytes")
         return
-    if data_size:
-        yield Span(at, end, "data", f"{data_size} bytes of the application's state: {shown(view, at, end)}")
-    if end < size:
-        yield damage(end, size, "the snapshot's data is longer than it says", f"{data_size} bytes")
+    state = f"{data_size} bytes of the application's state: {shown(view, at, end)}"
+    yield from rest(at, end, state, "data")
+    yield from damaged(end, size, "the snapshot's data is longer than it says", f"{data_size} bytes")
 
 
 # State files
 
 
-def explain_state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+def state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
     """Each map with what it says; `name` is that of the state file, without a stamp."""
     size = len(view)
     if size > STATE_SIZE_MAX:
-        yield damage(0, size, "too large for a state file", f"at most {STATE_SIZE_MAX} bytes")
+        yield from damaged(0, size, "too large for a state file", f"at most {STATE_SIZE_MAX} bytes")
         return
     raw = bytes(view)
     known = {prop.name: prop for prop in PROPERTIES_OF[name]}
@@ -231,17 +197,15 @@ def explain_state(view: memoryview, name: str, where: ByteRange | None) -> Itera
             yield Span(at, size, "torn", "the last record is not whole")
             return
         except Exception:  # whatever stands there
-            yield damage(at, size, "no MessagePack object begins here", "a map")
+            yield from damaged(at, size, "no MessagePack object begins here", "a map")
             return
         end = unpacker.tell()
         wrong = problem_of(record, known)
         if wrong is not None:
-            torn = end > kept
-            yield (
-                Span(at, size, "torn", "the last record is filled with zeros")
-                if torn
-                else damage(at, size, wrong, "a map of known properties")
-            )
+            if end > kept:
+                yield Span(at, size, "torn", "the last record is filled with zeros")
+            else:
+                yield from damaged(at, size, wrong, "a map of known properties")
             return
         if raw[at:end] == _EMPTY_MAP:
             while raw[end : end + 1] == _EMPTY_MAP:

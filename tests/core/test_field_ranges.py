@@ -24,7 +24,7 @@ def log(request, tmp_path_factory):
 
 def test_every_entry_is_explained_by_its_range_alone(log):
     dialect = detect(DISK, log)
-    whole = list(Log(dialect, DISK, log).explain(EntryQuery()))
+    whole = list(Log(dialect, DISK, log).fields(EntryQuery()))
     query = EntryQuery(payload=False)
     seen = 0
     for split in Log(dialect, DISK, log).splits(query):
@@ -33,7 +33,7 @@ def test_every_entry_is_explained_by_its_range_alone(log):
                 seen += 1
                 end = row["offset"] + row["length"]
                 where = ByteRange(row["file"], row["offset"], end)
-                fields = list(Log(dialect, DISK, log).explain(EntryQuery(), where))
+                fields = list(Log(dialect, DISK, log).fields(EntryQuery(), where))
                 assert all(field in whole and field.file == row["file"] for field in fields)
                 inside = [
                     field
@@ -46,10 +46,10 @@ def test_every_entry_is_explained_by_its_range_alone(log):
 
 def test_a_range_reads_only_what_touches_it(log):
     dialect = detect(DISK, log)
-    whole = list(Log(dialect, DISK, log).explain(EntryQuery()))
+    whole = list(Log(dialect, DISK, log).fields(EntryQuery()))
     middle = whole[len(whole) // 2]
     where = ByteRange(middle.file, middle.offset, middle.offset + 1)
-    fields = list(Log(dialect, DISK, log).explain(EntryQuery(), where))
+    fields = list(Log(dialect, DISK, log).fields(EntryQuery(), where))
     assert middle in fields
     assert len(fields) < len(whole) / 2
-    assert not list(Log(dialect, DISK, log).explain(EntryQuery(), ByteRange("nowhere", 0, 100)))
+    assert not list(Log(dialect, DISK, log).fields(EntryQuery(), ByteRange("nowhere", 0, 100)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flintlog.core.dialect import ByteRange
-from flintlog.core.explained import (
+from flintlog.core.fields import Span
+from flintlog.core.file_fields import (
     PIECE_BYTES,
     UNEXPLAINED,
-    Span,
     every_byte,
     fields_of,
     file_view,

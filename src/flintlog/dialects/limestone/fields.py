@@ -1,4 +1,4 @@
-"""The bytes of a directory field by field, for a person who looks at a hex dump."""
+"""The fields of logs, epoch files, manifests, catalogs and blobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from flintlog.core.dialect import ByteRange
-from flintlog.core.explained import Span, asked, damage, shortened, shown
+from flintlog.core.fields import Span, shown
+from flintlog.core.file_fields import asked, damaged, rest, shortened
 from flintlog.core.finding import Severity
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.files import read_epochs
@@ -33,62 +34,22 @@ _LINES = {
 # Logs, compacted files, the snapshot
 
 
-def explain_begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
+def begin(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
     """The begin marker of a snippet."""
-    at = int(snippets.offset[which])
-    dead = int(snippets.kind[which]) == lay.INVALIDATED
-    meaning = "a snippet begins that does not count" if dead else "a snippet begins"
-    yield Span(at, at + 1, "type", f"{view[at]}: {meaning}")
-    yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(int(snippets.epoch[which])))
+    return lay.TABLES[lay.BEGIN].spans(view, int(snippets.offset[which]))
 
 
-def explain_end(snippets: Snippets, which: int) -> Iterator[Span]:
+def end(view: memoryview, snippets: Snippets, which: int) -> Iterator[Span]:
     """The end marker of a snippet, where it has one."""
-    if which < 0 or not snippets.closed[which]:
-        return
-    at = int(snippets.end[which]) - lay.END_SIZE
-    yield Span(at, at + 1, "type", "3: the snippet ends")
-    yield Span(at + 1, at + 9, "epoch", str(int(snippets.end_epoch[which])))
-    yield Span(at + 9, at + lay.END_SIZE, "checksum type", "1: none")
+    if which >= 0 and snippets.closed[which]:
+        yield from lay.TABLES[lay.END].spans(view, int(snippets.end[which]) - lay.END_SIZE)
 
 
-def explain_entry(view: memoryview, offset: int) -> Iterator[Span]:
-    """One entry."""
-    at = offset
-
-    def field(size: int, name: str, meaning: str) -> Span:
-        nonlocal at
-        begin, at = at, at + size
-        return Span(begin, at, name, meaning)
-
-    def number(size: int) -> int:
-        return int.from_bytes(view[at : at + size], "little")
-
-    kind = int(view[at])
-    yield field(1, "type", f"{kind}: {lay.OPERATIONS[kind]}")
-    keys = values = 0
-    of_keys = kind in (lay.PUT, lay.PUT_BLOBS, lay.REMOVE)
-    if of_keys:
-        keys = number(4)
-        yield field(4, "key length", f"{keys} bytes")
-    if kind in (lay.PUT, lay.PUT_BLOBS):
-        values = number(4)
-        yield field(4, "value length", f"{values} bytes")
-    yield field(8, "storage", str(number(8)))
-    if of_keys:
-        yield field(keys, "key", shown(view, at, at + keys))
-    yield field(8, "major", f"version {number(8)}")
-    yield field(8, "minor", str(number(8)))
-    if kind in (lay.PUT, lay.PUT_BLOBS):
-        yield field(values, "value", shown(view, at, at + values))
-    if kind == lay.PUT_BLOBS:
-        count = number(4)
-        yield field(4, "blob count", str(count))
-        for _ in range(count):
-            yield field(8, "blob", lay.blob_path(number(8)))
+def entry(view: memoryview, offset: int) -> Iterator[Span]:
+    return lay.TABLES[view[offset]].spans(view, offset)
 
 
-def explain_tail(tail: Tail, end: int) -> Span:
+def tail(tail: Tail, end: int) -> Span:
     """What stands where the records cannot be read on, up to `end`."""
     word = "torn" if tail.torn else "damage"
     return Span(tail.offset, end, word, f"{tail.message}; expected {tail.expected}")
@@ -97,14 +58,13 @@ def explain_tail(tail: Tail, end: int) -> Span:
 # Epoch files
 
 
-def explain_epochs(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+def epochs(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
     """Which epochs are durable, record by record."""
     _, finding = read_epochs(view, name)
     good = len(view) if finding is None or finding.offset is None else finding.offset
     begin, end = (0, good) if where is None else (where.begin // lay.MARKER_SIZE * lay.MARKER_SIZE, where.end)
     for at in range(begin, min(end, good), lay.MARKER_SIZE):
-        yield Span(at, at + 1, "type", "4: an epoch is durable")
-        yield Span(at + 1, at + lay.MARKER_SIZE, "epoch", str(lay.decode_marker(view, at)))
+        yield from lay.TABLES[lay.DURABLE].spans(view, at)
     if finding is not None:
         word = "torn" if finding.severity is Severity.REPAIRABLE else "damage"
         yield Span(good, len(view), word, f"{finding.message}; expected {finding.expected}")
@@ -113,13 +73,13 @@ def explain_epochs(view: memoryview, name: str, where: ByteRange | None) -> Iter
 # Manifest and catalog
 
 
-def explain_manifest(view: memoryview, name: str) -> Iterator[Span]:
+def manifest(view: memoryview, name: str) -> Iterator[Span]:
     """The text, cut behind each member."""
     raw = bytes(view[: lay.MANIFEST_SIZE_MAX])
     try:
         lay.decode_manifest(raw, name)
     except DamageError as error:
-        yield damage(0, len(view), f"{error.message} ({error.found})", error.expected)
+        yield from damaged(0, len(view), f"{error.message} ({error.found})", error.expected)
         return
     found = list(_MEMBER.finditer(raw))
     ends = [*(match.end() for match in found[:-1]), len(view)]
@@ -130,7 +90,7 @@ def explain_manifest(view: memoryview, name: str) -> Iterator[Span]:
         at = end
 
 
-def explain_catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
+def catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
     """Line by line; behind a line that is none, nothing counts."""
     raw = bytes(view[: lay.CATALOG_SIZE_MAX])
     problem, good = None, len(raw)
@@ -149,10 +109,9 @@ def explain_catalog(view: memoryview, name: str, where: ByteRange | None) -> Ite
         if footer:
             break
     if problem is not None:
-        if at < len(view):
-            yield damage(at, len(view), f"{problem.message}: {problem.found}", problem.expected)
-    elif at < len(view):
-        yield Span(at, len(view), "rest", "behind the footer; ignored")
+        yield from damaged(at, len(view), f"{problem.message}: {problem.found}", problem.expected)
+    else:
+        yield from rest(at, len(view), "behind the footer; ignored")
 
 
 def _line(raw: bytes) -> tuple[str, str]:
@@ -169,7 +128,7 @@ def _line(raw: bytes) -> tuple[str, str]:
 # Blobs
 
 
-def explain_blob(view: memoryview, name: str) -> Iterator[Span]:
+def blob(view: memoryview, name: str) -> Iterator[Span]:
     """One value."""
     number = int(name.rpartition("/")[2].partition(".")[0], 16)
     meaning = f"blob {number}, {len(view)} bytes: {shown(view)}"

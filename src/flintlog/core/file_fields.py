@@ -1,4 +1,4 @@
-"""The bytes of a file field by field. A dialect tells spans, each a place with a meaning; here they get their bytes.
+"""Every byte of a file in one field. A dialect gives spans, each a place with a meaning; here they get their bytes.
 
 Those of a long span come in pieces, so that a wrong length takes no memory.
 """
@@ -7,32 +7,16 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from flintlog.core.dialect import ByteField, ByteRange
+from flintlog.core.fields import Span
 from flintlog.core.live import suppress_gone
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
 PIECE_BYTES = 1 << 16
 UNEXPLAINED = "no part of the format"
-_BYTES_SHOWN = 64
 _LETTERS_SHOWN = 400
-
-
-class Span(NamedTuple):
-    """One field by its place in a file; `end` is behind its last byte."""
-
-    begin: int
-    end: int
-    name: str
-    meaning: str
-
-
-def shown(raw: bytes | memoryview, begin: int = 0, end: int | None = None) -> str:
-    """The first bytes of a range as a person can read them."""
-    end = len(raw) if end is None else end
-    return repr(bytes(raw[begin : min(end, begin + _BYTES_SHOWN)]))[1:]
 
 
 def shortened(text: str) -> str:
@@ -95,42 +79,28 @@ def _filled(size: int, spans: Iterable[Span], where: ByteRange | None) -> Iterat
                 told = max(told, min(span.end, size))
                 continue
             begin = max(span.begin, told)
-            if begin > at:
-                yield Span(at, begin, "rest", UNEXPLAINED)
+            yield from rest(at, begin, UNEXPLAINED)
             if begin < span.end or span.begin == span.end:
                 told = max(begin, min(span.end, size))
                 yield Span(begin, told, span.name, span.meaning)
             at = max(at, told)
     except DamageError as error:
-        at = max(at, told)
-        if at < size:
-            yield damage(at, size, error.message, error.expected)
+        yield from damaged(max(at, told), size, error.message, error.expected)
         return
-    if at < end:
-        yield Span(at, end, "rest", UNEXPLAINED)
+    yield from rest(at, end, UNEXPLAINED)
 
 
-def damage(begin: int, end: int, message: str, expected: str | None = None) -> Span:
+def rest(begin: int, end: int, meaning: str, name: str = "rest") -> Iterator[Span]:
+    """What stands there, if there is something."""
+    if begin < end:
+        yield Span(begin, end, name, meaning)
+
+
+def damaged(begin: int, end: int, message: str, expected: str | None = None) -> Iterator[Span]:
     """What cannot be read."""
-    return Span(begin, end, "damage", message if expected is None else f"{message}; expected {expected}")
+    return rest(begin, end, message if expected is None else f"{message}; expected {expected}", "damage")
 
 
 def leftover(size: int) -> Iterator[Span]:
-    """A file that an unfinished operation left; what stands in it, nobody reads."""
-    if size:
-        yield Span(0, size, "leftover", f"{size} bytes, left over from an unfinished operation")
-
-
-__all__ = [
-    "PIECE_BYTES",
-    "UNEXPLAINED",
-    "Span",
-    "asked",
-    "damage",
-    "every_byte",
-    "fields_of",
-    "file_view",
-    "leftover",
-    "shortened",
-    "shown",
-]
+    """A file that an unfinished operation left; no part of the format reads it."""
+    return rest(0, size, f"{size} bytes, left over from an unfinished operation", "leftover")
