@@ -31,7 +31,7 @@ def imported(path: Path) -> set[str]:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_reads_imports_nothing_that_writes(dialect):
     folder = SOURCE / "dialects" / dialect
-    for path in [*folder.glob("*.py"), *folder.glob("spread/*.py"), *folder.glob("upkeep/verify.py")]:
+    for path in [*folder.glob("*.py"), *folder.glob("distributed/*.py"), *folder.glob("upkeep/verify.py")]:
         writing = tuple(f"flintlog.dialects.{dialect}.{room}" for room in WRITERS)
         assert {name for name in imported(path) if name.startswith(writing)} == set(), path.name
 

@@ -39,8 +39,13 @@ class Follow:
         return json.loads(json.dumps(end))
 
     def read(self, end):
-        pieces = self.follower.pieces(self.place, end, EntryQuery(), self.on_loss)
-        return [row for piece in pieces for batch in self.follower.read(piece) for row in batch.to_pylist()]
+        deliveries = self.follower.deliveries(self.place, end, EntryQuery(), self.on_loss)
+        return [
+            row
+            for delivery in deliveries
+            for batch in self.follower.read(delivery)
+            for row in batch.to_pylist()
+        ]
 
     def step(self, limits=NO_LIMITS):
         end = self.advance(limits)
@@ -155,7 +160,7 @@ def test_a_step_that_is_read_again_after_a_truncation_tells_it(tmp_path):
         follow.step()
         log.append_entries(4, [(1, DATA)] * 4)
         end = follow.advance()
-        planned = follow.follower.pieces(follow.place, end, EntryQuery(), "fail")
+        planned = follow.follower.deliveries(follow.place, end, EntryQuery(), "fail")
         log.append_entries(6, [(2, OTHER)] * 5)
         with pytest.raises(ReplacedError, match="were cut or replaced while they were read"):
             list(follow.follower.read(planned[0]))
@@ -312,7 +317,7 @@ def test_a_log_that_is_rotated_between_planning_and_reading_is_read_under_its_ne
         store.switch_epoch()
         follow = Follow(tmp_path)
         end = follow.advance()
-        planned = follow.follower.pieces({}, end, EntryQuery(), "fail")
+        planned = follow.follower.deliveries({}, end, EntryQuery(), "fail")
         store.rotate()
         put(
             channel, *(f"later {number}" for number in range(50))
@@ -320,8 +325,8 @@ def test_a_log_that_is_rotated_between_planning_and_reading_is_read_under_its_ne
         store.switch_epoch()
         rows = [
             row["key"]
-            for piece in planned
-            for batch in follow.follower.read(piece)
+            for delivery in planned
+            for batch in follow.follower.read(delivery)
             for row in batch.to_pylist()
         ]
         assert rows == [b"a", b"b"]
@@ -346,11 +351,11 @@ def test_entries_that_a_compaction_moves_between_planning_and_reading_are_not_le
         follower = open_log(tmp_path).follower()
         end = follower.advance(beginning(), Limits(), "fail")
         planner = follower if same else open_log(tmp_path).follower()
-        pieces = planner.pieces(beginning(), end, EntryQuery(), "fail")
-        assert sum(batch.num_rows for piece in pieces for batch in follower.read(piece)) == 3
+        deliveries = planner.deliveries(beginning(), end, EntryQuery(), "fail")
+        assert sum(batch.num_rows for delivery in deliveries for batch in follower.read(delivery)) == 3
         store.compact()
         with pytest.raises(ReplacedError):
-            [batch for piece in pieces for batch in follower.read(piece)]
+            [batch for delivery in deliveries for batch in follower.read(delivery)]
         channel.end()
 
 

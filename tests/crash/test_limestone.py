@@ -76,7 +76,7 @@ def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
         healing,
         snapshot,
     )
-    heads = ["dialects/limestone/spread/writing.py:write_files:", "core/new_place.py:"]
+    heads = ["dialects/limestone/distributed/writing.py:write_files:", "core/new_place.py:"]
     promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
 
 

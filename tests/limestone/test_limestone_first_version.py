@@ -11,8 +11,8 @@ from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
+from flintlog.dialects.limestone.distributed import Distribution, Looking
 from flintlog.dialects.limestone.layout import Catalog, Manifest
-from flintlog.dialects.limestone.spread import Looking, Spread
 from flintlog.dialects.limestone.store import Datastore, back_up, restore
 from flintlog.dialects.limestone.survey import survey
 from flintlog.dialects.limestone.upkeep.compact import plan_compact
@@ -58,7 +58,7 @@ def test_the_higher_version_counts_in_it_as_in_every_log(name, version, tmp_path
     first_version(tmp_path, name, version)
     assert values(tmp_path) == EXPECTED
     looking = Looking(Threads(1), Disk(), str(tmp_path))
-    assert sum(part.keys for part in Spread(Threads(1), looking, 5).facts()) == len(EXPECTED)
+    assert sum(part.keys for part in Distribution(Threads(1), looking, 5).facts()) == len(EXPECTED)
     inventory = Log(DIALECT, Disk(), str(tmp_path)).verify()
     assert (inventory.verdict, inventory.edition) == ("clean", "designed")
     assert {item.name: item.role for item in inventory.files}[name] == "rotated"

@@ -26,7 +26,7 @@ from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store import Operations, Session, SessionStore, StateID
 from flintlog.dialects.mpy6a.store.errors import GapError
-from flintlog.dialects.mpy6a.store.following import Ahead, Records
+from flintlog.dialects.mpy6a.store.following import Ahead, Shipped
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, RefusedError
 from flintlog.testing import MemoryKernel
@@ -466,7 +466,7 @@ def test_names_that_arrive_are_looked_at(name):
     follower = opened(follower=True)
     before = files_of(follower)
     with pytest.raises(RefusedError, match="is not the name of a data file"):
-        follower.receive([Ahead(StateID(9, 9)), Records(name, 0, b"x")])
+        follower.receive([Ahead(StateID(9, 9)), Shipped(name, 0, b"x")])
     assert files_of(follower) == before
 
 

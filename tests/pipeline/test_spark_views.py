@@ -14,7 +14,7 @@ from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError
 from flintlog.pipeline.options import read_options
-from flintlog.pipeline.source import EntriesReader, Piece, arrow_schema, packed
+from flintlog.pipeline.source import EntriesReader, SourceSplit, arrow_schema, packed
 
 pytestmark = pytest.mark.spark
 
@@ -133,7 +133,7 @@ def test_pieces_of_any_size_give_the_same_rows(load, segmented):
 
 def test_tasks_are_of_even_size_and_in_order():
     def piece(number, size):
-        return Piece("a", "taskflux", Split(f"{number}", 0, size, number, None))
+        return SourceSplit("a", "taskflux", Split(f"{number}", 0, size, number, None))
 
     sizes = [64 << 20] * 40 + [1] * 500 + [3 << 20, 70 << 20] * 20
     pieces = [piece(number, size) for number, size in enumerate(sizes)]

@@ -12,7 +12,7 @@ from flintlog.cli.output import Output
 from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import Verb, count, named_log
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.follow import Follower, Limits, OnLoss, Piece, Place, beginning
+from flintlog.core.follow import Cursor, Delivery, Follower, Limits, OnLoss, beginning
 from flintlog.core.log import Log
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ class Tail:
         self._query = query
         self._on_loss: OnLoss = on_loss
         self._follower: Follower = log.follower()
-        self._place: Place = beginning()
+        self._place: Cursor = beginning()
 
     def last(self, number: int) -> Iterator[list[Row]]:
         """The last entries that are durable now."""
-        pieces = self._step(Limits())
-        yield from row_chunks(self._newest(pieces, number) if number else [])
+        deliveries = self._step(Limits())
+        yield from row_chunks(self._newest(deliveries, number) if number else [])
 
     def followed(self, chunks: Iterator[list[Row]]) -> Iterator[list[Row]]:
         """These rows, and behind them whatever comes."""
@@ -79,30 +79,30 @@ class Tail:
 
     def fresh(self) -> list[pa.RecordBatch]:
         """What came since the last look, or a part of it; nothing when nothing came."""
-        return self._ordered([batch for piece in self._step(_STEP) for batch in self._read(piece)])
+        return self._ordered([batch for delivery in self._step(_STEP) for batch in self._read(delivery)])
 
-    def _step(self, limits: Limits) -> list[Piece]:
+    def _step(self, limits: Limits) -> list[Delivery]:
         end = self._follower.advance(self._place, limits, self._on_loss)
-        pieces = self._follower.pieces(self._place, end, self._query, self._on_loss)
+        deliveries = self._follower.deliveries(self._place, end, self._query, self._on_loss)
         self._place = end
-        return pieces
+        return deliveries
 
-    def _read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        return self._follower.read(piece)
+    def _read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
+        return self._follower.read(delivery)
 
-    def _newest(self, pieces: list[Piece], number: int) -> list[pa.RecordBatch]:
+    def _newest(self, deliveries: list[Delivery], number: int) -> list[pa.RecordBatch]:
         """The last rows. Pieces of one log are read from the end; channels of a log stand side by side."""
         import pyarrow as pa
 
         kept: list[pa.RecordBatch] = []
-        for piece in reversed(pieces):
+        for delivery in reversed(deliveries):
             mine: list[pa.RecordBatch] = []
-            for batch in self._read(piece):
+            for batch in self._read(delivery):
                 mine.append(batch)
                 while sum(one.num_rows for one in mine[1:]) >= number:
                     del mine[0]
             kept = [*mine, *kept]
-            if sum(batch.num_rows for batch in kept) >= number and not piece.statuses:
+            if sum(batch.num_rows for batch in kept) >= number and not delivery.statuses:
                 break
         if not kept:
             return []

@@ -2,7 +2,7 @@
 
 A *place* says up to where everything was delivered. It is a small JSON object that describes itself, so that a
 checkpoint, a manifest or a person can hold it; the empty one is the beginning of the log. `advance` finds the next
-place, `pieces` turns two places into work for any task, `read` does one piece. The same two places give the same
+place, `deliveries` turns two places into work for any task, `read` does one delivery. The same two places give the same
 rows, however often they are read.
 
 What cannot be told by entries is a row of its own:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-Place = dict[str, Any]
+Cursor = dict[str, Any]
 OnLoss = Literal["fail", "report"]
 
 TRUNCATE = "truncate"
@@ -43,7 +43,7 @@ _PAUSE_SECONDS = 0.02
 _NOT_SYNCABLE = (errno.EROFS, errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 
 
-def beginning() -> Place:
+def beginning() -> Cursor:
     """The place in front of the first entry."""
     return {}
 
@@ -54,7 +54,7 @@ class Limits:
 
     entries: int | None = None
     bytes: int | None = None
-    until: Place | None = None  # and nothing behind this place
+    until: Cursor | None = None  # and nothing behind this place
 
     def room(self, entries: int, size: int) -> bool:
         """May more be taken, after so many entries and bytes?"""
@@ -71,7 +71,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Delivery:
     """What one task reads: a part of a split, or a report. Plain data, so that it travels."""
 
     query: EntryQuery
@@ -88,14 +88,14 @@ class Piece:
 class Follower(Protocol):
     """How one log is followed. Never locks and never changes a byte."""
 
-    def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         """The place behind what is new and durable, `start` itself when nothing is."""
 
-    def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+    def deliveries(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
         """The work between two places, in log order. Of the query only `payload` counts."""
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """The rows of one piece."""
+    def read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
+        """The rows of one delivery."""
 
 
 class LossError(RefusedError):
@@ -120,7 +120,7 @@ def lost(path: str, what: str) -> LossError:
 
 
 def replaced(path: str, what: str) -> ReplacedError:
-    """The error for a piece that was cut or written anew between planning and reading."""
+    """The error for a delivery that was cut or written anew between planning and reading."""
     return ReplacedError(
         f"{what} were cut or replaced while they were read",
         file=path,
@@ -176,11 +176,11 @@ def looking_again(disk: Disk, look: Callable[[], T]) -> T:
 
 
 def step(
-    follower: Follower, start: Place, limits: Limits, on_loss: OnLoss = "fail"
-) -> tuple[Place, Iterator[pa.RecordBatch]]:
+    follower: Follower, start: Cursor, limits: Limits, on_loss: OnLoss = "fail"
+) -> tuple[Cursor, Iterator[pa.RecordBatch]]:
     """What is new in process: the next place, and the rows up to it."""
     end = follower.advance(start, limits, on_loss)
     if end == start:
         return start, iter(())
-    pieces = follower.pieces(start, end, EntryQuery(), on_loss)
-    return end, (batch for piece in pieces for batch in follower.read(piece))
+    deliveries = follower.deliveries(start, end, EntryQuery(), on_loss)
+    return end, (batch for delivery in deliveries for batch in follower.read(delivery))

@@ -119,7 +119,7 @@ def kept_files(disk: Disk, folder: str) -> list[str]:
     return [name for name in tree(disk, folder) if name != RECORD_FILE]
 
 
-class Journal:
+class RepairJournal:
     """What one repair keeps, in `kept/<name>/`. It is the policy of the transaction that the repair runs in."""
 
     def __init__(self, disk: Disk, root: str, name: str) -> None:

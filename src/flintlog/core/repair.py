@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from flintlog.core.finding import Finding, Severity
-from flintlog.core.journal import Journal
+from flintlog.core.journal import RepairJournal
 from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Plan, Step
 from flintlog.disk import Disk, File, Mode, take_lock, transaction, write_all
@@ -104,7 +104,7 @@ class Draft:
         refused = self.refusal is not None
 
         def act(work: Disk) -> str:
-            journal = Journal(disk, root, kept_name(clock(), findings))
+            journal = RepairJournal(disk, root, kept_name(clock(), findings))
             with transaction(work, originals=journal) as work:
                 check_kept(disk, root)
                 made = None if disk.stat(lock[0]) is not None else posixpath.relpath(lock[0], root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flintlog.errors import UsageError
-from flintlog.pipeline.target import Commit, Part
+from flintlog.pipeline.target import Commit, DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,5 +46,5 @@ def commit(path: str, schema: pa.Schema, made: Commit, *, replace: bool) -> None
     )
 
 
-def _statistics(part: Part) -> str:
+def _statistics(part: DataFile) -> str:
     return f'{{"numRecords": {part.rows}}}'

@@ -91,7 +91,7 @@ def columns(read: ReadOptions, schema: StructType) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SourceSplit:
     """A piece of a log, or (without a split) a whole directory."""
 
     source: str
@@ -107,15 +107,15 @@ class Piece:
 class LogPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, pieces: tuple[SourceSplit, ...]) -> None:
         super().__init__(pieces)
         self.pieces = pieces
 
 
-def packed(pieces: list[Piece], room_max: int) -> list[InputPartition]:
+def packed(pieces: list[SourceSplit], room_max: int) -> list[InputPartition]:
     """Tasks of even size, of pieces that follow each other; a large piece has one of its own."""
     room = min(room_max, max(_TASK_BYTES_MIN, sum(piece.weight for piece in pieces) // _TASKS))
-    tasks: list[list[Piece]] = []
+    tasks: list[list[SourceSplit]] = []
     used = room
     for piece in pieces:
         if used + piece.weight > room:
@@ -146,7 +146,7 @@ class _Reader(DataSourceReader, ABC):
                     yield with_source(batch, piece.source, self._schema)
 
     @abstractmethod
-    def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
+    def _batches(self, piece: SourceSplit) -> Iterable[pa.RecordBatch]:
         """The rows of one piece."""
 
     def _log(self, source: str, speaking: str) -> Log:
@@ -172,15 +172,15 @@ class EntriesReader(_Reader):
         planned = at_once(self._plan, list(self._directories()), self.options.sources)
         return packed([piece for pieces in planned for piece in pieces], self.scope.query.split_bytes)
 
-    def _plan(self, directory: tuple[str, str]) -> list[Piece]:
+    def _plan(self, directory: tuple[str, str]) -> list[SourceSplit]:
         from flintlog.core.entries import plan_entries
 
         source, name = directory
         with naming(source):
             splits = plan_entries(self._log(source, name), self.scope.query)
-        return [Piece(source, name, split) for split in splits if self.scope.holds(split.file)]
+        return [SourceSplit(source, name, split) for split in splits if self.scope.holds(split.file)]
 
-    def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
+    def _batches(self, piece: SourceSplit) -> Iterable[pa.RecordBatch]:
         from flintlog.core.entries import read_entries
 
         if piece.split is None:
@@ -192,11 +192,11 @@ class DirectoryReader(_Reader):
     """The other views: a task for each directory, or for some of a great many."""
 
     def partitions(self) -> list[InputPartition]:
-        pieces = [Piece(source, name) for source, name in self._directories()]
+        pieces = [SourceSplit(source, name) for source, name in self._directories()]
         size = -(-len(pieces) // _TASKS) or 1
         return [LogPartition(tuple(pieces[at : at + size])) for at in range(0, len(pieces), size)]
 
-    def _batches(self, piece: Piece) -> Iterable[pa.RecordBatch]:
+    def _batches(self, piece: SourceSplit) -> Iterable[pa.RecordBatch]:
         from flintlog.pipeline.views import directory_batches
 
         return directory_batches(self.options, self._log(piece.source, piece.dialect))

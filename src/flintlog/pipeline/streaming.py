@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.follow import Follower, Limits, Piece, Place, beginning
+from flintlog.core.follow import Cursor, Delivery, Follower, Limits, beginning
 from flintlog.core.log import open_log
 from flintlog.errors import UsageError
 from flintlog.pipeline.options import ReadOptions, local_path
@@ -50,12 +50,12 @@ def stream_reader(read: ReadOptions, stream: StreamOptions, schema: pa.Schema) -
 
 
 class PiecePartition(InputPartition):
-    """What one task reads: a piece of one directory."""
+    """What one task reads: a delivery of one directory."""
 
-    def __init__(self, source: str, piece: Piece) -> None:
-        super().__init__((source, piece))
+    def __init__(self, source: str, delivery: Delivery) -> None:
+        super().__init__((source, delivery))
         self.source = source
-        self.piece = piece
+        self.delivery = delivery
 
 
 class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,7 +67,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._followers: dict[str, Follower] = {}
         self._ends = False  # Trigger.AvailableNow: what comes later is not for this run
-        self._targets: dict[str, Place] = {}
+        self._targets: dict[str, Cursor] = {}
 
     # Offsets
 
@@ -114,11 +114,11 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             None if size is None else max(size // sources, 1),
         )
 
-    def _places(self, offset: Offset) -> dict[str, Place]:
+    def _places(self, offset: Offset) -> dict[str, Cursor]:
         """The place of each directory; one that is new begins."""
         if offset.get("version") != _VERSION:
             raise UsageError(f"the checkpoint has version {offset.get('version')!r} of our offsets, not 1")
-        known: dict[str, Place] = offset["sources"]
+        known: dict[str, Cursor] = offset["sources"]
         for source in known:
             if source not in self._read.sources:
                 raise UsageError(
@@ -127,7 +127,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return {source: known.get(source, beginning()) for source in self._read.sources}
 
-    def _advance(self, source: str, place: Place, limits: Limits) -> Place:
+    def _advance(self, source: str, place: Cursor, limits: Limits) -> Cursor:
         with naming(source):
             return self._follower(source).advance(place, limits, self._stream.on_loss)
 
@@ -147,10 +147,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned: list[InputPartition] = []
         for source in self._read.sources:
             with naming(source):
-                pieces = self._follower(source).pieces(
+                deliveries = self._follower(source).deliveries(
                     before[source], after[source], query, self._stream.on_loss
                 )
-            planned += [PiecePartition(source, piece) for piece in pieces]
+            planned += [PiecePartition(source, delivery) for delivery in deliveries]
         return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -159,9 +159,9 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         settle()
         source = partition.source
         with naming(source):
-            for batch in self._open(source).read(partition.piece):
+            for batch in self._open(source).read(partition.delivery):
                 yield with_source(batch, source, self._schema)
 
 
-def _offset(places: dict[str, Place]) -> Offset:
+def _offset(places: dict[str, Cursor]) -> Offset:
     return {"version": _VERSION, "sources": places}

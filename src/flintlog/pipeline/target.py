@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flintlog.core.follow import Place, beginning
+from flintlog.core.follow import Cursor, beginning
 from flintlog.core.inside import refuse_link
 from flintlog.disk import Disk, File
 from flintlog.disk.lock import take_lock
@@ -45,7 +45,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DataFile:
     """One data file."""
 
     name: str
@@ -58,8 +58,8 @@ class Commit:
     """What one run added."""
 
     number: int
-    place: Place
-    parts: tuple[Part, ...] = ()
+    place: Cursor
+    parts: tuple[DataFile, ...] = ()
 
     def encode(self, about: dict[str, str]) -> bytes:
         parts = [{"name": part.name, "rows": part.rows, "size": part.size} for part in self.parts]
@@ -129,7 +129,7 @@ class Target:
         name = f"{HOME}/{number:08}.json"
         try:
             content = json.loads(self.disk.read(self.place_of(name), _COMMIT_BYTES_MAX))
-            parts = tuple(Part(file["name"], file["rows"], file["size"]) for file in content["files"])
+            parts = tuple(DataFile(file["name"], file["rows"], file["size"]) for file in content["files"])
             found = Commit(content["number"], content["place"], parts)
             about = {name: content[name] for name in self.about}
             own = (
@@ -216,7 +216,7 @@ class Target:
     def staged(self, name: str) -> str:
         return self.place_of(f"{_STAGED}/{name}")
 
-    def prepare(self, place: Place, parts: list[Part]) -> Commit:
+    def prepare(self, place: Cursor, parts: list[DataFile]) -> Commit:
         """Put data and commit on the device. Without another log that decides, this is the commit."""
         for part in parts:
             with self.disk.open(self.staged(part.name)) as file:

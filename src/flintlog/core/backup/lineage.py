@@ -16,8 +16,8 @@ from flintlog.core.backup.listing import Backup
 from flintlog.core.backup.picture import Picture
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.log import Log
-from flintlog.core.numbered import Numbered
 from flintlog.core.position import Position
+from flintlog.core.sequence import SequenceFollower
 from flintlog.disk import assembled
 from flintlog.errors import DiskError, FlintlogError, RefusedError
 
@@ -41,7 +41,7 @@ def refuse_stranger(
     else:
         equal, compared = _compared(log, picture, earlier)
         # Where a position is more than a number, an entry may be told in other words later.
-        numbered = isinstance(log.follower(), Numbered) and len(picture.last or ()) == 1
+        numbered = isinstance(log.follower(), SequenceFollower) and len(picture.last or ()) == 1
         stranger = numbered and compared > 0 and equal == 0
         ours = full or newest.source == log.path or 0 < equal == compared
     if ours and not stranger:

@@ -325,6 +325,6 @@ def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
     """The same as a table of the workers' own kind."""
-    from flintlog.dialects.limestone import spread
+    from flintlog.dialects.limestone import distributed
 
-    return spread.state_frame(workers, disk, path, as_of)
+    return distributed.state_frame(workers, disk, path, as_of)

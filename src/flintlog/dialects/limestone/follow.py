@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from flintlog.core.dialect import EntryQuery, Split
 from flintlog.core.follow import (
     LOST,
+    Cursor,
+    Delivery,
     Follower,
     Limits,
     OnLoss,
-    Piece,
-    Place,
     Report,
     looking_again,
     lost,
@@ -76,14 +76,14 @@ class EpochFollower:
             tuple[int | None, Split], Counts
         ] = {}  # of a part of a file: what the last look counted
 
-    def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         return looking_again(self._disk, lambda: self._advance(start, limits, on_loss))
 
-    def _advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def _advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         found = _look(self._disk, self._path)
         make_durable(self._disk, self._path, set(found.listing.epochs))
         delivered = start.get("epoch")
-        place: Place = {}
+        place: Cursor = {}
         gone = _gone(found, delivered)
         if gone is not None:
             if on_loss == "fail":
@@ -147,10 +147,10 @@ class EpochFollower:
         first = -1 if part.first is None else part.first
         return sum(count for epoch, (count, _) in counts.items() if first <= epoch <= last)
 
-    def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+    def deliveries(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
         return looking_again(self._disk, lambda: self._pieces(start, end, query, on_loss))
 
-    def _pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+    def _pieces(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
         if start == end:
             return []
         found = _look(self._disk, self._path)
@@ -158,7 +158,7 @@ class EpochFollower:
         delivered, last = start.get("epoch"), end["epoch"]
         with_base = "base" in end
         if "lost" in end:
-            result.append(Piece(query, report=Report(LOST, (end["lost"][0],))))
+            result.append(Delivery(query, report=Report(LOST, (end["lost"][0],))))
             delivered = None
         since = delivered if delivered is not None else end.get("base", -1)
         gone = _gone(found, since)
@@ -167,7 +167,7 @@ class EpochFollower:
         if gone is not None:  # planned earlier and never finished; since then a compaction took it away
             if on_loss == "fail":
                 raise lost(self._path, f"epochs {span(*gone)}")
-            result.append(Piece(query, report=Report(LOST, (gone[0],))))
+            result.append(Delivery(query, report=Report(LOST, (gone[0],))))
             if found.low > last:
                 return result  # the next step begins with the compacted entries
             with_base, delivered = True, None
@@ -186,7 +186,7 @@ class EpochFollower:
             if not self._is_done(part.split, delivered):
                 inode = inodes.get(part.split.file)
                 count = None if compacted else self._expected(part, inode, last)
-                result.append(Piece(wanted, part.split, statuses=part.statuses, inode=inode, count=count))
+                result.append(Delivery(wanted, part.split, statuses=part.statuses, inode=inode, count=count))
         return result
 
     def _is_done(self, split: Split, delivered: int | None) -> bool:
@@ -197,34 +197,34 @@ class EpochFollower:
         known = self._done.get(stat.identity)
         return known is not None and known[0] == stat.size and known[1] <= delivered
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        if piece.report is not None:
-            yield report_batch(tables.ENTRY_SCHEMA, "limestone", piece.report)
-        split = piece.split
+    def read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
+        if delivery.report is not None:
+            yield report_batch(tables.ENTRY_SCHEMA, "limestone", delivery.report)
+        split = delivery.split
         if split is None:
             return
         seen = 0
-        for batch in looking_again(self._disk, lambda: self._open(piece, split)):
-            some = _kept(batch, piece.statuses)
+        for batch in looking_again(self._disk, lambda: self._open(delivery, split)):
+            some = _kept(batch, delivery.statuses)
             if some.num_rows:
                 seen += some.num_rows
                 yield some
-        if piece.count is not None and seen != piece.count:
+        if delivery.count is not None and seen != delivery.count:
             raise replaced(f"{self._path}/{split.file}", "the entries of this log")
 
-    def _open(self, piece: Piece, split: Split) -> Iterator[pa.RecordBatch]:
+    def _open(self, delivery: Delivery, split: Split) -> Iterator[pa.RecordBatch]:
         """The batches of a split, whose file is open and the right one when this returns.
 
         Rotation gives a log another name, and its old name to a new file.
         """
         name = next(
-            (name for name, inode in _inodes(self._disk, self._path).items() if inode == piece.inode), None
+            (name for name, inode in _inodes(self._disk, self._path).items() if inode == delivery.inode), None
         )
         if name is None:
             raise replaced(f"{self._path}/{split.file}", "the entries of this log")
-        batches = entries.read_split(self._disk, self._path, replace(split, file=name), piece.query)
+        batches = entries.read_split(self._disk, self._path, replace(split, file=name), delivery.query)
         first = list(itertools.islice(batches, 1))
-        if _inodes(self._disk, self._path).get(name) != piece.inode:
+        if _inodes(self._disk, self._path).get(name) != delivery.inode:
             raise ChangedError(
                 "this log was rotated while it was opened", file=self._path, advice="Try again"
             )

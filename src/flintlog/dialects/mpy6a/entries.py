@@ -417,7 +417,7 @@ def state(disk: Disk, path: str, as_of: StateID | None) -> Iterator[pa.RecordBat
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: StateID | None) -> Any:
     """The same as a table of the workers' own kind; its tasks read the files by their names."""
-    from flintlog.dialects.mpy6a import spread
+    from flintlog.dialects.mpy6a import distributed
 
     def look() -> Survey:
         found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
@@ -425,4 +425,4 @@ def state_frame(workers: Workers, disk: Disk, path: str, as_of: StateID | None) 
         return found
 
     found = settled(disk, path, look)
-    return spread.state_frame(workers, found if as_of is None else survey_at(found, as_of), as_of)
+    return distributed.state_frame(workers, found if as_of is None else survey_at(found, as_of), as_of)

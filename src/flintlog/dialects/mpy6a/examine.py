@@ -40,7 +40,7 @@ def sort_chains(found: Survey) -> None:
             )
 
 
-Reader = Callable[[Sequence[tuple[Content, int]]], Iterator["Records"]]
+Reader = Callable[[Sequence[tuple[Content, int]]], Iterator["FileSummary"]]
 
 
 def examine(
@@ -50,7 +50,7 @@ def examine(
     left = examine_bytes if reader is None else None
     total = sum(file.length for file in found.machine.files.values())
     done = 0
-    read: Iterator[Records] | None = None
+    read: Iterator[FileSummary] | None = None
     if reader is not None:
         files = [file for chain in found.machine.chains.values() for file in reversed(chain)]
         read = reader([_reading(found, file) for file in files if _fits(found, file)])
@@ -89,7 +89,7 @@ def _fits(found: Survey, file: File) -> bool:
 
 
 def _examine_file(
-    found: Survey, file: File, whole: bool, read: Iterator[Records] | None
+    found: Survey, file: File, whole: bool, read: Iterator[FileSummary] | None
 ) -> tuple[int, int] | None:
     """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
     size = found.listing.data.get(file.name)
@@ -106,7 +106,7 @@ def _examine_file(
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class FileSummary:
     """What the records of a file say together. It travels from a task."""
 
     count: int
@@ -119,7 +119,7 @@ class Records:
     damage: Damage | None
 
 
-def read_records(item: tuple[Content, int]) -> Records:
+def read_records(item: tuple[Content, int]) -> FileSummary:
     """Read a file; its end may be torn behind an offset."""
     content, growing = item
     file, view = content.file, content.view()
@@ -142,10 +142,10 @@ def read_records(item: tuple[Content, int]) -> Records:
             on_boundary = on_boundary or bool((records.offset == file.offset).any())
     assert stop is not None
     damage = scan.judge_records(view, stop, before, written=stop.offset >= growing)
-    return Records(count, waiting, first, before, newest, on_boundary, stop, damage)
+    return FileSummary(count, waiting, first, before, newest, on_boundary, stop, damage)
 
 
-def _judge_records(found: Survey, file: File, read: Records) -> tuple[int, int] | None:
+def _judge_records(found: Survey, file: File, read: FileSummary) -> tuple[int, int] | None:
     if file.written and isinstance(found.authority, ByNote):
         found.authority.newest[file.name] = read.newest
     found.entries[file.name] = read.count

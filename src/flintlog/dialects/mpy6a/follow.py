@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from flintlog.core.dialect import EntryQuery, Split
 from flintlog.core.follow import Follower
 from flintlog.core.log import Log
-from flintlog.core.numbered import Mark, Numbered, mark_of
 from flintlog.core.position import Position
+from flintlog.core.sequence import Mark, SequenceFollower, mark_of
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import tables
@@ -31,7 +31,7 @@ _PUT = tables.OPERATIONS[ops.PUT]
 _HEAD_BYTES = 32  # the header and the state id of the checkpoint
 
 
-class OperationFollower(Numbered):
+class OperationFollower(SequenceFollower):
     """Follows the operation log."""
 
     counts = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flintlog.core.follow import Follower
 from flintlog.core.log import Log
-from flintlog.core.numbered import Numbered
+from flintlog.core.sequence import SequenceFollower
 
 
 def follower(log: Log) -> Follower:
     """What is new in a log."""
-    return Numbered(log)
+    return SequenceFollower(log)

@@ -20,12 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.follow import Follower, Limits, Piece, beginning
+from flintlog.core.follow import Delivery, Follower, Limits, beginning
 from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, position_json, position_of
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
-from flintlog.pipeline.jobs.export import newest_position, read_piece
+from flintlog.pipeline.jobs.export import newest_position, read_delivery
 from flintlog.pipeline.options import local_path
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Plan:
     dialect: str
     sources: tuple[str, ...]
     lasts: tuple[Position | None, ...]
-    work: tuple[tuple[int, Piece], ...]  # the replica and a piece of it
+    work: tuple[tuple[int, Delivery], ...]  # the replica and a delivery of it
     first: Position | None
     last: Position | None
 
@@ -126,22 +126,22 @@ def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
         follower = log.follower()
         end = follower.advance(beginning(), Limits(), "fail")
         lasts.append(position_of(end.get("position")))
-        pieces = follower.pieces(beginning(), end, EntryQuery(), "fail")
-        if pieces:
-            firsts.append(_first_of(follower, pieces[0]))
-        work += [(at, piece) for piece in pieces]
+        deliveries = follower.deliveries(beginning(), end, EntryQuery(), "fail")
+        if deliveries:
+            firsts.append(_first_of(follower, deliveries[0]))
+        work += [(at, delivery) for delivery in deliveries]
     first = max(firsts, default=None)
     known = [last for last in lasts if last is not None]
     last = min(known) if len(known) == len(lasts) else None
     return _Plan(spoken, sources, tuple(lasts), tuple(work), first, last)
 
 
-def _first_of(follower: Follower, piece: Piece) -> Position:
+def _first_of(follower: Follower, delivery: Delivery) -> Position:
     """Where the entries of a replica begin; behind its checkpoint, where it has one."""
-    query = replace(piece.query, payload=False)
-    for batch in follower.read(replace(piece, query=query, marks=(), count=None)):
+    query = replace(delivery.query, payload=False)
+    for batch in follower.read(replace(delivery, query=query, marks=(), count=None)):
         number, term = batch.column("position")[0].as_py(), batch.column("term")[0].as_py()
-        if len(piece.query.last or ()) == 2:
+        if len(delivery.query.last or ()) == 2:
             return (term, number + (1 if batch.column("operation")[0].as_py() in _CHECKPOINT else 0))
         return (number,)
     return (0,)
@@ -150,7 +150,7 @@ def _first_of(follower: Follower, piece: Piece) -> Position:
 def _plan_states(logs: Sequence[Log]) -> _Plan:
     lasts = tuple(newest_position(log) for log in logs)
     as_of = min(last or (0,) for last in lasts)
-    work = tuple((at, Piece(EntryQuery(last=as_of))) for at in range(len(logs)))
+    work = tuple((at, Delivery(EntryQuery(last=as_of))) for at in range(len(logs)))
     return _Plan(logs[0].dialect, tuple(log.path for log in logs), lasts, work, None, as_of)
 
 
@@ -222,10 +222,10 @@ def _in_range(plan: _Plan, term: pa.Array, position: pa.Array, operation: pa.Arr
 
 
 def _read(plan: _Plan, at: int, disk: Disk) -> Iterator[pa.RecordBatch]:
-    replica, piece = plan.work[at]
+    replica, delivery = plan.work[at]
     view = "state" if plan.states else "entries"
     log = open_log(plan.sources[replica], disk=disk, speaking=plan.dialect)
-    for batch in read_piece(log, view, piece):
+    for batch in read_delivery(log, view, delivery):
         yield fingerprints(plan, replica, batch)
 
 

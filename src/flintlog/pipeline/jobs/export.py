@@ -9,14 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.follow import Limits, OnLoss, Piece, Place
+from flintlog.core.follow import Cursor, Delivery, Limits, OnLoss
 from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, position_json
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 from flintlog.pipeline import delta
 from flintlog.pipeline.options import local_path
-from flintlog.pipeline.target import Format, Part, Sink, Target, View
+from flintlog.pipeline.target import DataFile, Format, Sink, Target, View
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PART_BYTES = 256 << 20
 FORMATS: tuple[Format, ...] = ("parquet", "ndjson", "delta")
 VIEWS: tuple[View, ...] = ("entries", "state")
-Write = Callable[[Target, list[Piece], "pa.Schema"], list[Part]]
+Write = Callable[[Target, list[Delivery], "pa.Schema"], list[DataFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ def export(
         return _report(goal, None) if end == goal.last.place else _report(goal, goal.next, end)
     with goal.locked():
         goal.open(delta.last_transaction(place) if format == "delta" else None)
-        end, pieces = _new(log, goal, on_loss)
+        end, deliveries = _new(log, goal, on_loss)
         if end == goal.last.place:
             return _report(goal, None)
         schema = log.entry_schema if view == "entries" else log.state_schema
         if spark is None:
-            parts = _write_here(log, goal, pieces, schema, part_bytes)
+            parts = _write_here(log, goal, deliveries, schema, part_bytes)
         else:
-            parts = _write_on_spark(spark, log, goal, pieces, schema)
+            parts = _write_on_spark(spark, log, goal, deliveries, schema)
         made = goal.prepare(end, parts)
         if format == "delta":
             goal.move_early(made)
@@ -113,7 +113,7 @@ def _refuse_foreign(goal: Target) -> None:
         )
 
 
-def _new(log: Log, goal: Target, on_loss: OnLoss) -> tuple[Place, list[Piece]]:
+def _new(log: Log, goal: Target, on_loss: OnLoss) -> tuple[Cursor, list[Delivery]]:
     """The place to which this run goes, and the work on the way."""
     start = goal.last.place
     if goal.replaces:
@@ -121,10 +121,10 @@ def _new(log: Log, goal: Target, on_loss: OnLoss) -> tuple[Place, list[Piece]]:
         end = {"position": position_json(last)}
         if goal.last.number and end == start:
             return start, []
-        return end, [Piece(EntryQuery(last=last))]
+        return end, [Delivery(EntryQuery(last=last))]
     follower = log.follower()
     end = follower.advance(start, Limits(), on_loss)
-    return end, follower.pieces(start, end, EntryQuery(), on_loss)
+    return end, follower.deliveries(start, end, EntryQuery(), on_loss)
 
 
 def newest_position(log: Log) -> Position | None:
@@ -134,7 +134,7 @@ def newest_position(log: Log) -> Position | None:
     return inventory.last if compacted is None else max(inventory.last or (0,), (compacted,))
 
 
-def _report(goal: Target, number: int | None, planned: Place | None = None) -> ExportReport:
+def _report(goal: Target, number: int | None, planned: Cursor | None = None) -> ExportReport:
     parts = goal.last.parts if number is not None and planned is None else ()
     place = goal.last.place if planned is None else planned
     return ExportReport(
@@ -151,21 +151,21 @@ def _report(goal: Target, number: int | None, planned: Place | None = None) -> E
     )
 
 
-def read_piece(log: Log, view: str, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of one piece of work."""
-    return iter(log.state(piece.query.last)) if view == "state" else log.follower().read(piece)
+def read_delivery(log: Log, view: str, delivery: Delivery) -> Iterator[pa.RecordBatch]:
+    """The rows of one delivery of work."""
+    return iter(log.state(delivery.query.last)) if view == "state" else log.follower().read(delivery)
 
 
 # In this process
 
 
 def _write_here(
-    log: Log, goal: Target, pieces: list[Piece], schema: pa.Schema, part_bytes: int
-) -> list[Part]:
-    parts: list[Part] = []
+    log: Log, goal: Target, deliveries: list[Delivery], schema: pa.Schema, part_bytes: int
+) -> list[DataFile]:
+    parts: list[DataFile] = []
     writing: _PartWriter | None = None
-    for piece in pieces:
-        for batch in read_piece(log, goal.about["view"], piece):
+    for delivery in deliveries:
+        for batch in read_delivery(log, goal.about["view"], delivery):
             if writing is not None and writing.size >= part_bytes:
                 parts.append(writing.close())
                 writing = None
@@ -203,34 +203,34 @@ class _PartWriter:
 
             self._sink.write(ndjson.encode(batch))
 
-    def close(self) -> Part:
+    def close(self) -> DataFile:
         if self._parquet is not None:
             self._parquet.close()
         self._sink.file.close()
-        return Part(self._name, self._rows, self._sink.size)
+        return DataFile(self._name, self._rows, self._sink.size)
 
 
 # On Spark
 
 
 def _write_on_spark(
-    spark: SparkSession, log: Log, goal: Target, pieces: list[Piece], schema: pa.Schema
-) -> list[Part]:
-    """A task for each piece; Spark's own committer sees to it that only whole and finished tasks leave a file."""
+    spark: SparkSession, log: Log, goal: Target, deliveries: list[Delivery], schema: pa.Schema
+) -> list[DataFile]:
+    """A task for each delivery; Spark's own committer sees to it that only whole and finished tasks leave a file."""
     import pyarrow.parquet as pq
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if not pieces:
+    if not deliveries:
         return []
     as_lines = goal.about["format"] == "ndjson"
-    task = partial(_run_pieces, log.dialect, log.path, goal.about["view"], as_lines, pieces)
+    task = partial(_run_pieces, log.dialect, log.path, goal.about["view"], as_lines, deliveries)
     given = "value string" if as_lines else from_arrow_schema(schema)
-    frame = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(task, given)
+    frame = spark.range(0, len(deliveries), 1, len(deliveries)).mapInArrow(task, given)
     writer = frame.write.mode("overwrite")
     (writer.text if as_lines else writer.option("compression", "zstd").parquet)(
         f"file://{goal.staged('spark')}"
     )
-    parts: list[Part] = []
+    parts: list[DataFile] = []
     for name in goal.disk.list(goal.staged("spark")):
         if not name.startswith("part-"):
             continue
@@ -239,14 +239,19 @@ def _write_on_spark(
         assert found is not None
         rows = _count_lines(goal.disk, place) if as_lines else pq.read_metadata(place).num_rows
         if rows or (goal.replaces and not parts):
-            part = Part(goal.part_name(len(parts)), rows, found.size)
+            part = DataFile(goal.part_name(len(parts)), rows, found.size)
             goal.disk.rename(place, goal.staged(part.name))
             parts.append(part)
     return parts
 
 
 def _run_pieces(
-    dialect: str, path: str, view: str, as_lines: bool, pieces: list[Piece], numbers: Iterator[pa.RecordBatch]
+    dialect: str,
+    path: str,
+    view: str,
+    as_lines: bool,
+    deliveries: list[Delivery],
+    numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
@@ -255,7 +260,7 @@ def _run_pieces(
     log = open_log(path, speaking=dialect)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            for rows in read_piece(log, view, pieces[number]):
+            for rows in read_delivery(log, view, deliveries[number]):
                 yield pa.RecordBatch.from_arrays([ndjson.lines(rows)], ["value"]) if as_lines else rows
 
 

@@ -16,13 +16,13 @@ from flintlog.core.backup.listing import refuse_backup
 from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.workers import Workers
-from flintlog.dialects.limestone import files, spread
+from flintlog.dialects.limestone import distributed, files
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.distributed import Distribution, Looking
 from flintlog.dialects.limestone.layout import Catalog, Edition, Version
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.spread import Looking, Spread
 from flintlog.dialects.limestone.store import blobs, compaction, creation, healing
 from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
@@ -135,7 +135,7 @@ class Datastore:
         return bool(found.findings) or self.edition == "shipped" or version != lay.VERSION_OF["designed"]
 
     def _survey(self) -> Survey:
-        walker = None if self._workers is None else spread.walker(self._workers)
+        walker = None if self._workers is None else distributed.walker(self._workers)
         return survey(self.disk, self.path, walker=walker)
 
     def _lock_manifest(self) -> None:
@@ -365,7 +365,7 @@ class Datastore:
             if looking is not None and self._workers is not None:
                 order = compaction.order_of(self.edition)
                 write = partial(
-                    spread.write_files, Spread(self._workers, looking, rotation.epoch, order=order)
+                    distributed.write_files, Distribution(self._workers, looking, rotation.epoch, order=order)
                 )
             done = compaction.compact(
                 found,

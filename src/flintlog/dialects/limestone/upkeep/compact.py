@@ -5,7 +5,7 @@ from __future__ import annotations
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.spread import walker
+from flintlog.dialects.limestone.distributed import walker
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.compaction import is_due
 from flintlog.dialects.limestone.survey import survey

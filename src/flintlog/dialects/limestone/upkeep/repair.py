@@ -36,7 +36,7 @@ from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.dialects.limestone.upkeep import verify
-from flintlog.dialects.limestone.upkeep.salvage import Piece, salvage
+from flintlog.dialects.limestone.upkeep.salvage import Passage, salvage
 from flintlog.disk import Disk, File, no_progress
 
 HEALED_BY_OPENING = {
@@ -108,7 +108,7 @@ def _plan_opening(found: Survey, draft: Draft) -> None:
         draft.add("upgrade", lay.MANIFEST_FILE, reason)
 
 
-def _rewrite(draft: Draft, action: str, name: str, reason: str, pieces: Sequence[Piece]) -> None:
+def _rewrite(draft: Draft, action: str, name: str, reason: str, pieces: Sequence[Passage]) -> None:
     def content(source: File) -> Iterator[bytes]:
         for piece in pieces:
             if isinstance(piece, bytes):
@@ -232,7 +232,7 @@ def _plan_compacted(found: Survey, finding: Finding, draft: Draft) -> None:
     """Everything before the damage stays: a sorted file has one snippet, and nothing to go on with behind it."""
     name, walk = finding.file or "", found.base_walks[finding.file or ""]
     at = walk.stop.offset
-    pieces: list[Piece] = [(0, at)] if walk.stop.inside or walk.entries else [lay.encode_begin(0)]
+    pieces: list[Passage] = [(0, at)] if walk.stop.inside or walk.entries else [lay.encode_begin(0)]
     view = found.view(name)
     last = None
     for entries in scan.read_entries(view, walk.snippets):
@@ -295,7 +295,7 @@ def _plan_damage(found: Survey, read: LogRead, damage: Finding, draft: Draft) ->
 def _plan_odd(found: Survey, read: LogRead, finding: Finding, draft: Draft) -> None:
     """End markers say what the begin markers say; the state stays."""
     snippets = read.snippets
-    pieces: list[Piece] = []
+    pieces: list[Passage] = []
     at = 0
     odd = (snippets.closed == 1) & (snippets.kind == lay.BEGIN) & (snippets.epoch != snippets.end_epoch)
     for which in np.flatnonzero(odd).tolist():
@@ -316,7 +316,7 @@ def _plan_left_out(found: Survey, draft: Draft) -> bool:
             read = next(read for read in found.logs if read.file.name == finding.file)
             old = read.counted(-1, min(found.low, found.reach))
             kept = read.snippets[~np.isin(read.snippets.offset, old.offset)]
-            pieces: list[Piece] = [(int(a), int(b)) for a, b in zip(kept.offset, kept.end, strict=True)]
+            pieces: list[Passage] = [(int(a), int(b)) for a, b in zip(kept.offset, kept.end, strict=True)]
             epochs = span(int(old.epoch.min()), int(old.epoch.max()))
             draft.lost.append(
                 f"sessions of epoch {epochs} in {read.file.name}, where the compacted files do not have them"

@@ -14,14 +14,14 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.judge import judge, resumption
 
-Piece = bytes | tuple[int, int]  # new bytes, or a range of the old ones
+Passage = bytes | tuple[int, int]  # new bytes, or a range of the old ones
 
 
 @dataclass(slots=True)
 class Salvage:
     """The new content of a file in pieces, and which ranges of the old one are given up."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Passage] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     renewed: list[int] = field(default_factory=list)  # where a begin marker was made again
 

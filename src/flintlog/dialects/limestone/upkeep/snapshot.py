@@ -7,8 +7,8 @@ import posixpath
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.distributed import Distribution, Looking, walker, write_files
 from flintlog.dialects.limestone.replay import State, epoch_of
-from flintlog.dialects.limestone.spread import Looking, Spread, walker, write_files
 from flintlog.dialects.limestone.store.compaction import order_of
 from flintlog.dialects.limestone.store.snapshot import write_snapshot
 from flintlog.dialects.limestone.survey import survey
@@ -30,7 +30,7 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
                 write_snapshot(disk, path, State(survey(disk, path), as_of, order=order), order)
             else:
                 looking = Looking(workers, disk, path)
-                _write(Spread(workers, looking, epoch_of(looking.survey, as_of), order=order), path)
+                _write(Distribution(workers, looking, epoch_of(looking.survey, as_of), order=order), path)
         finally:
             lock.close()
         return f"{lay.SNAPSHOT_FILE} at epoch {epoch}"
@@ -47,15 +47,15 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
     )
 
 
-def _write(spread: Spread, path: str) -> None:
+def _write(distribution: Distribution, path: str) -> None:
     """Have the workers write the file, and put it in its place."""
     target = posixpath.join(path, lay.SNAPSHOT_FILE)
-    spread.disk.make_passing_directory(posixpath.dirname(target))
+    distribution.disk.make_passing_directory(posixpath.dirname(target))
     [scratch] = write_files(
-        spread,
+        distribution,
         lambda number: target + lay.COMPACTED_SCRATCH,
         lay.encode_begin(0),
         file_bytes=None,
         zero_versions=False,
     )
-    spread.disk.rename(scratch, target)
+    distribution.disk.rename(scratch, target)

@@ -21,7 +21,7 @@ from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk, Progress
 
 if TYPE_CHECKING:
-    from flintlog.dialects.limestone.spread import Looking
+    from flintlog.dialects.limestone.distributed import Looking
 
 _BLOBS_NAMED_MAX = 100  # findings of one kind
 # What a store is about to finish: a session, a record of an epoch, a switch of catalogs or manifests.
@@ -57,7 +57,7 @@ def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = 
             lambda: _inventory(survey(disk, path), {}),
             _PASSING,
         )
-    from flintlog.dialects.limestone.spread import Looking, walker  # brings Arrow along
+    from flintlog.dialects.limestone.distributed import Looking, walker  # brings Arrow along
 
     walks = walker(workers)
 
@@ -113,11 +113,11 @@ def _blobs(state: State, live: Live, count: NDArray[Any]) -> Iterator[tuple[str,
 
 
 def _parts_by_workers(workers: Workers, looking: Looking) -> Iterator[_Part]:
-    from flintlog.dialects.limestone.spread import Spread
+    from flintlog.dialects.limestone.distributed import Distribution
 
-    spread = Spread(workers, looking, epoch_of(looking.survey, None))
-    for part in spread.facts():
-        names = [(spread.files[file].name, offset, number) for file, offset, number in part.blobs]
+    distribution = Distribution(workers, looking, epoch_of(looking.survey, None))
+    for part in distribution.facts():
+        names = [(distribution.files[file].name, offset, number) for file, offset, number in part.blobs]
         yield part.keys, part.value_bytes, names
 
 

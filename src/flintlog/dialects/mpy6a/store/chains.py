@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from flintlog.dialects.mpy6a import compaction, spread
+from flintlog.dialects.mpy6a import compaction, distributed
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.compaction import Merge
 from flintlog.dialects.mpy6a.files import list_files
@@ -65,7 +65,9 @@ class Chains:
         freed = sum(merge.dead_bytes for merge in merges)
         with ExitStack() as stack:
             with engine.failstop.preparing(), DEFERRED.lifted():
-                written = stack.enter_context(spread.merged_files(workers, engine.disk, engine.path, merges))
+                written = stack.enter_context(
+                    distributed.merged_files(workers, engine.disk, engine.path, merges)
+                )
             names = [self._publish(*item) for item in zip(merges, written, strict=True)]
             for merge, name in zip(merges, names, strict=True):
                 engine.machine.merge(engine.machine.last.following(), merge.files, name)

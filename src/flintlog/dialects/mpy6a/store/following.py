@@ -51,7 +51,7 @@ class Ahead(NamedTuple):
     last: StateID
 
 
-class Records(NamedTuple):
+class Shipped(NamedTuple):
     """Bytes of a data file, or of the file of exhausted sessions."""
 
     name: str
@@ -80,7 +80,7 @@ class Settled(NamedTuple):
     exhausted: int
 
 
-Item = Operations | Ahead | Records | Description | Opened | Settled
+Item = Operations | Ahead | Shipped | Description | Opened | Settled
 
 
 # The leader's side
@@ -151,9 +151,9 @@ class Shipment:
             for file in self._opened.values():
                 file.close()
 
-    def _records(self, name: str, begin: int, end: int) -> Iterator[Records]:
+    def _records(self, name: str, begin: int, end: int) -> Iterator[Shipped]:
         for at in range(begin, end, _CHUNK):
-            yield Records(name, at, self._opened[name].pread(min(_CHUNK, end - at), at))
+            yield Shipped(name, at, self._opened[name].pread(min(_CHUNK, end - at), at))
 
 
 # The follower's side
@@ -294,9 +294,9 @@ class Arrival:
         self._files: dict[str, File] = {}
         self._moved: list[tuple[str, str]] = []  # own files that made way, and their names until the end
 
-    def take(self, item: Records | Description | Opened) -> None:
+    def take(self, item: Shipped | Description | Opened) -> None:
         match item:
-            case Records(name, offset, data):
+            case Shipped(name, offset, data):
                 self._write(name, offset, data)
             case Description(descriptor):
                 self._descriptors[descriptor.name] = descriptor

@@ -47,7 +47,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Stretch:
     """Records that follow each other in one file, handed out together."""
 
     file: str
@@ -70,7 +70,7 @@ class Piece:
             bytes(self.buffer[begin : begin + int(records.length[row])]),
         )
 
-    def changed(self, offset: int, data: bytes) -> Piece:
+    def changed(self, offset: int, data: bytes) -> Stretch:
         """The same piece, where the session at this place of the file holds other data."""
         row = int(np.searchsorted(self.records.offset, offset - self.base))
         if row == len(self.records) or int(self.records.offset[row]) != offset - self.base:
@@ -121,7 +121,7 @@ class ChainReader:
         parts = [window.records.replay_time[window.next :][: window.due(now)] for window in self.windows]
         return np.concatenate(parts)[:limit] if parts else np.empty(0, np.int64)
 
-    def take(self, count: int) -> Iterator[Piece]:
+    def take(self, count: int) -> Iterator[Stretch]:
         """Hand out the next `count` records."""
         while count:
             self._trim()
@@ -130,7 +130,7 @@ class ChainReader:
             records = window.records[window.next : end]
             count -= end - window.next
             window.next = end
-            yield Piece(window.file.name, self.delay, window.base, window.buffer, records)
+            yield Stretch(window.file.name, self.delay, window.base, window.buffer, records)
 
     def passed(self) -> list[str]:
         """The files up to the one that is being read."""
@@ -247,7 +247,7 @@ class DueReader:
         heads = (reader.head() for reader in self._chains())
         return min((head for head in heads if head is not None), default=None)
 
-    def take(self, now: int, limit: int) -> tuple[list[Piece], NDArray[np.int64]]:
+    def take(self, now: int, limit: int) -> tuple[list[Stretch], NDArray[np.int64]]:
         """Up to `limit` due records: pieces of files, and in which order to deliver their rows.
 
         The rows of all pieces are counted one after the other.

@@ -15,7 +15,7 @@ from flintlog.dialects.mpy6a import batch, scan
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store.errors import SessionFinishedError
-from flintlog.dialects.mpy6a.store.reader import Piece
+from flintlog.dialects.mpy6a.store.reader import Stretch
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ RUN_BYTES_MAX = 4 << 20  # records of one operation
 class Run:
     """Records that stand back to back in one file and go the same way."""
 
-    def __init__(self, piece: Piece, rows: NDArray[np.int64], delay: int) -> None:
+    def __init__(self, piece: Stretch, rows: NDArray[np.int64], delay: int) -> None:
         self._piece = piece
         self._rows = rows
         self.delay = delay
@@ -51,7 +51,7 @@ class Run:
 class Replays:
     """Sessions that are due, in the order of their replay. End them with `delete`, `store` or `finish`."""
 
-    def __init__(self, store: SessionStore, pieces: list[Piece], order: NDArray[np.int64]) -> None:
+    def __init__(self, store: SessionStore, pieces: list[Stretch], order: NDArray[np.int64]) -> None:
         self._store = store
         self._pieces = pieces
         self._order = order  # rows of all pieces, counted one after the other

@@ -12,15 +12,14 @@ import numpy as np
 from flintlog.core.workers import Exchange, Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import tables
-from flintlog.dialects.limestone.merge import (
-    Candidates,
-    Groups,
-    numeric,
+from flintlog.dialects.limestone.distributed.looking import (
+    SAMPLE_BYTES,
+    WINDOW_BYTES,
+    LogFile,
+    LogWindow,
+    Looking,
 )
-from flintlog.dialects.limestone.passes import pivots_of
-from flintlog.dialects.limestone.replay import Cleared, Live, epoch_of
-from flintlog.dialects.limestone.spread.looking import SAMPLE_BYTES, WINDOW_BYTES, Looking, Piece, Place
-from flintlog.dialects.limestone.spread.tasks import (
+from flintlog.dialects.limestone.distributed.tasks import (
     Job,
     Order,
     Reading,
@@ -29,6 +28,13 @@ from flintlog.dialects.limestone.spread.tasks import (
     records_of,
     reduce,
 )
+from flintlog.dialects.limestone.merge import (
+    Candidates,
+    Groups,
+    numeric,
+)
+from flintlog.dialects.limestone.passes import pivots_of
+from flintlog.dialects.limestone.replay import Cleared, Live, epoch_of
 from flintlog.dialects.limestone.survey import counted
 from flintlog.disk import Disk
 
@@ -40,7 +46,7 @@ BUCKET_ENTRIES = 1 << 19
 _BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
 
 
-class Spread:
+class Distribution:
     """The state of a directory at an epoch, made by workers."""
 
     def __init__(
@@ -92,11 +98,11 @@ class Spread:
         )
 
 
-def _readings(looking: Looking, epoch: int) -> tuple[list[Place], list[Reading]]:
+def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading]]:
     """The files that count and the windows in them that do; the base first."""
     found = looking.survey
     low = -1 if found.all_history else found.low
-    files: list[Place] = []
+    files: list[LogFile] = []
     readings: list[Reading] = []
     logs = [(read.file.name, read.file.active, False) for read in found.logs]
     for name, active, base in [*((name, False, True) for name in found.base), *logs]:
@@ -107,12 +113,12 @@ def _readings(looking: Looking, epoch: int) -> tuple[list[Place], list[Reading]]
             if len(snippets) and int(snippets.entries.sum()):
                 some.append(Reading(len(files), piece.start, piece.end, snippets, base))
         if some:
-            files.append(Place(found.disk, found.path, name, active))
+            files.append(LogFile(found.disk, found.path, name, active))
             readings += some
     return files, readings
 
 
-def _groups(pieces: Sequence[Piece]) -> tuple[list[int], list[bytes], Candidates]:
+def _groups(pieces: Sequence[LogWindow]) -> tuple[list[int], list[bytes], Candidates]:
     """The storages, the beginning that the sampled keys of each have in common, and the samples as candidates."""
     storages = sorted({storage for piece in pieces for storage in piece.storages})
     storage = np.concatenate([np.empty(0, np.uint64), *(piece.sample_storage for piece in pieces)])
@@ -139,7 +145,7 @@ def _groups(pieces: Sequence[Piece]) -> tuple[list[int], list[bytes], Candidates
     return storages, beginnings, sample
 
 
-def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[Place]) -> Cleared:
+def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[LogFile]) -> Cleared:
     """What happened to whole storages in the snippets that count."""
     cleared = Cleared()
     changes = [
@@ -169,8 +175,8 @@ def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBa
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
     """The state, now or at an epoch, as a table of the workers' own kind."""
     looking = Looking(workers, disk, path)
-    spread = Spread(workers, looking, epoch_of(looking.survey, as_of))
-    return spread.exchange().frame(functools.partial(rows, spread.job), tables.STATE_SCHEMA)
+    distribution = Distribution(workers, looking, epoch_of(looking.survey, as_of))
+    return distribution.exchange().frame(functools.partial(rows, distribution.job), tables.STATE_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

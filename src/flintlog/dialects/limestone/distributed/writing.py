@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flintlog.dialects.limestone import tables
-from flintlog.dialects.limestone.spread.state import Spread
-from flintlog.dialects.limestone.spread.tasks import Job, copied, lengths, records_of
+from flintlog.dialects.limestone.distributed.state import Distribution
+from flintlog.dialects.limestone.distributed.tasks import Job, copied, lengths, records_of
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
 
@@ -69,7 +69,7 @@ def write(job: Job, target: Target, befores: dict[int, int], bucket: int, pieces
 
 
 def write_files(
-    spread: Spread,
+    distribution: Distribution,
     path_of: Callable[[int], str],
     head: bytes,
     *,
@@ -80,10 +80,10 @@ def write_files(
 
     Names get a token of this job: a task of an earlier job that is late finds no file to write to.
     """
-    disk, job, token = spread.disk, spread.job, uuid.uuid4().hex[:12]
+    disk, job, token = distribution.disk, distribution.job, uuid.uuid4().hex[:12]
     paths: list[str] = []
     try:
-        with spread.exchange() as exchange:
+        with distribution.exchange() as exchange:
             totals = exchange.map(total_of)
             befores, before = {}, 0
             for bucket in sorted(totals):

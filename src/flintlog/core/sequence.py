@@ -28,10 +28,10 @@ from flintlog.core.dialect import EntryQuery, Split
 from flintlog.core.follow import (
     LOST,
     TRUNCATE,
+    Cursor,
+    Delivery,
     Limits,
     OnLoss,
-    Piece,
-    Place,
     Report,
     looking_again,
     lost,
@@ -73,17 +73,17 @@ class _Progress:
     bytes: int = 0
 
 
-class Numbered:
+class SequenceFollower:
     """Follows a log by its numbers."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._known: Place | None = None  # what this process found last: it need not be checked again
+        self._known: Cursor | None = None  # what this process found last: it need not be checked again
 
     # What a dialect may do in its own way
 
     def splits(self, query: EntryQuery) -> list[Split]:
-        """The files that hold numbered entries, each in one piece: the first one holds the first position."""
+        """The files that hold numbered entries, each in one delivery: the first one holds the first position."""
         return self._log.splits(replace(query, split_bytes=sys.maxsize))
 
     def first_of(self, splits: list[Split]) -> Position | None:
@@ -115,12 +115,12 @@ class Numbered:
 
     # Planning
 
-    def advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         place = looking_again(self._log.disk, lambda: self._advance(start, limits, on_loss))
         self._known = place
         return place
 
-    def _advance(self, start: Place, limits: Limits, on_loss: OnLoss) -> Place:
+    def _advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         taken = _Progress(position_of(start.get("position")), _marks(start))
         if self._mark_stands(taken.marks) is False:
             self._go_back(taken)
@@ -192,9 +192,9 @@ class Numbered:
         kept[oldest.position] = oldest  # by it a log that was begun anew is known
         return list(reversed(kept.values()))
 
-    def _place(self, taken: _Progress) -> Place:
+    def _place(self, taken: _Progress) -> Cursor:
         marks = [mark if mark.checksum is not None else self._with_checksum(mark) for mark in taken.marks]
-        place: Place = {
+        place: Cursor = {
             "position": None if taken.position is None else position_json(taken.position),
             "marks": [[position_json(mark.position), mark.term, mark.checksum] for mark in marks],
         }
@@ -262,10 +262,10 @@ class Numbered:
 
     # Reading
 
-    def pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+    def deliveries(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
         return looking_again(self._log.disk, lambda: self._pieces(start, end, query, on_loss))
 
-    def _pieces(self, start: Place, end: Place, query: EntryQuery, on_loss: OnLoss) -> list[Piece]:
+    def _pieces(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
         if start == end:
             return []
         position = position_of(start.get("position"))
@@ -289,9 +289,9 @@ class Numbered:
             assert taken.void is not None
             reports.append(Report(TRUNCATE, taken.void))
             last, marks = taken.position, taken.marks
-        pieces = [Piece(query, report=report) for report in reports]
+        deliveries = [Delivery(query, report=report) for report in reports]
         if last is None or (first is not None and first > last):
-            return pieces
+            return deliveries
         asked = replace(EntryQuery(first=first, last=last), payload=query.payload)
         splits = self.splits(asked)
         begins = self.first_of(splits)
@@ -301,38 +301,38 @@ class Numbered:
             assert goes_on is not None
             if on_loss == "fail":
                 raise lost(self._log.path, self._words(gone, goes_on))
-            pieces.append(Piece(query, report=self._loss(gone, goes_on)))
+            deliveries.append(Delivery(query, report=self._loss(gone, goes_on)))
             asked = replace(asked, first=goes_on)
-        return pieces + [self._piece(split, asked, marks) for split in splits]
+        return deliveries + [self._piece(split, asked, marks) for split in splits]
 
     def _loss(self, gone: Position, goes_on: Position) -> Report:
         return Report(LOST, gone, goes_on[-1] - gone[-1] if self.counts else 0)
 
-    def _piece(self, split: Split, query: EntryQuery, marks: list[Mark]) -> Piece:
+    def _piece(self, split: Split, query: EntryQuery, marks: list[Mark]) -> Delivery:
         assert query.last is not None
         if not self.counts:
             held = [mark for mark in marks if query.first is None or mark.position >= query.first]
-            return Piece(query, split, marks=_plain(held))
+            return Delivery(query, split, marks=_plain(held))
         first = max(split.first, query.first[0] if query.first else split.first)
         last = min(query.last[0], split.last) if split.last is not None else query.last[0]
         held = [mark for mark in marks if first <= mark.position[0] <= last]
-        return Piece(query, split, marks=_plain(held), count=max(last - first + 1, 0))
+        return Delivery(query, split, marks=_plain(held), count=max(last - first + 1, 0))
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        if piece.report is not None:
-            yield report_batch(self._log.entry_schema, self._log.dialect, piece.report)
-        if piece.split is None:
+    def read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
+        if delivery.report is not None:
+            yield report_batch(self._log.entry_schema, self._log.dialect, delivery.report)
+        if delivery.split is None:
             return
-        open_marks = {position: (term, checksum) for position, term, checksum in piece.marks}
+        open_marks = {position: (term, checksum) for position, term, checksum in delivery.marks}
         seen = 0
-        for batch in self._log.read_split(piece.split, piece.query):
+        for batch in self._log.read_split(delivery.split, delivery.query):
             self._check(batch, open_marks)
             seen += batch.num_rows
             yield batch
-        if open_marks or (piece.count is not None and seen != piece.count):
+        if open_marks or (delivery.count is not None and seen != delivery.count):
             raise replaced(
-                posixpath.join(self._log.root, piece.split.file),
-                f"entries up to {self._log.unit} {piece.query.last}",
+                posixpath.join(self._log.root, delivery.split.file),
+                f"entries up to {self._log.unit} {delivery.query.last}",
             )
 
     def _check(self, batch: pa.RecordBatch, marks: dict[Position, tuple[int, int]]) -> None:
@@ -363,7 +363,7 @@ class Numbered:
         return f"operations from {self._log.unit} {list(first)} on, in front of {list(behind)},"
 
 
-def _marks(place: Place) -> list[Mark]:
+def _marks(place: Cursor) -> list[Mark]:
     found = []
     for position, term, checksum in place.get("marks", ()):
         where = position_of(position)
@@ -377,7 +377,7 @@ def _plain(marks: list[Mark]) -> tuple[tuple[Position, int, int], ...]:
 
 
 def mark_of(
-    log: Numbered, batch: pa.RecordBatch, terms: NDArray[Any], numbers: NDArray[Any], row: int
+    log: SequenceFollower, batch: pa.RecordBatch, terms: NDArray[Any], numbers: NDArray[Any], row: int
 ) -> Mark:
     """One entry of a batch as a mark."""
     place = tuple(batch.column(name)[row].as_py() for name in ("file", "offset", "length"))
@@ -385,7 +385,7 @@ def mark_of(
 
 
 def _candidates(
-    log: Numbered,
+    log: SequenceFollower,
     batch: pa.RecordBatch,
     terms: NDArray[np.integer[Any]],
     numbers: NDArray[np.integer[Any]],

@@ -19,17 +19,17 @@ from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan, tables
 from flintlog.dialects.limestone.dialect import DIALECT
-from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.spread import (
+from flintlog.dialects.limestone.distributed import (
+    Distribution,
+    LogFile,
     Looking,
-    Place,
-    Spread,
     look,
     looking,
     state,
     write_files,
     writing,
 )
+from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.store import Datastore, compaction
 from flintlog.dialects.limestone.survey import survey
 from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
@@ -58,7 +58,7 @@ def spread_of(path, window, bucket, as_of=None, edition="shipped", workers=None)
     seen = Looking(workers, Disk(), path, window_bytes=window)
     epoch = seen.survey.durable if as_of is None else as_of
     order = compaction.order_of(edition)
-    return Spread(workers, seen, epoch, order=order, window_bytes=window, bucket_entries=bucket)
+    return Distribution(workers, seen, epoch, order=order, window_bytes=window, bucket_entries=bucket)
 
 
 def frame(made):
@@ -79,7 +79,7 @@ def test_a_walk_by_windows_is_a_walk(logs, window, tail):
         sessions = [Session(epoch, tuple(entries)) for log in logs for epoch, entries in log]
         raw = encoded(sessions) + tail
         Path(folder, "pwal_0000").write_bytes(raw)
-        found = look(Place(Disk(), folder, "pwal_0000", False), window).walk
+        found = look(LogFile(Disk(), folder, "pwal_0000", False), window).walk
         whole = scan.walk(memoryview(raw))
         assert found.stop == whole.stop
         for name in scan.Snippets.__dataclass_fields__:
@@ -92,7 +92,7 @@ def test_a_record_that_is_longer_than_a_window_is_read_whole(tmp_path, monkeypat
     entries = (lay.put(1, b"k", b"x" * size, (1, 1)), lay.put(1, b"l", b"y" * size, (1, 2), (5, 6, 7)))
     path = directory(tmp_path, [[(1, list(entries))]])
     raw = (tmp_path / "pwal_0000").read_bytes()
-    assert look(Place(Disk(), path, "pwal_0000", False), 64).walk.stop == scan.walk(memoryview(raw)).stop
+    assert look(LogFile(Disk(), path, "pwal_0000", False), 64).walk.stop == scan.walk(memoryview(raw)).stop
     assert frame(spread_of(path, 64, 1)).to_pylist() == rows(path, None, "shipped")
 
 

@@ -14,6 +14,7 @@ from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.columns.packing import pack, unpack
 from flintlog.columns.table import Columns, slices
 from flintlog.dialects.limestone import scan
+from flintlog.dialects.limestone.distributed.looking import LogFile, shifted
 from flintlog.dialects.limestone.merge import (
     Candidates,
     Groups,
@@ -26,7 +27,6 @@ from flintlog.dialects.limestone.merge import (
 from flintlog.dialects.limestone.passes import sort_in
 from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, lengths_of
 from flintlog.dialects.limestone.scan import Snippets
-from flintlog.dialects.limestone.spread.looking import Place, shifted
 from flintlog.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Reading:
 class Job:
     """What every task of one state knows."""
 
-    files: tuple[Place, ...]
+    files: tuple[LogFile, ...]
     sizes: tuple[int, ...]
     storages: tuple[int, ...]
     beginnings: tuple[bytes, ...]
@@ -79,7 +79,7 @@ class Job:
 class Windows(Sources):
     """Files whose bytes are mapped window by window, one at a time."""
 
-    def __init__(self, files: Sequence[Place], sizes: Sequence[int], window_bytes: int) -> None:
+    def __init__(self, files: Sequence[LogFile], sizes: Sequence[int], window_bytes: int) -> None:
         self._files = files
         starts = np.zeros(len(sizes), np.uint64)
         starts[1:] = np.cumsum(np.array(sizes, np.uint64))[:-1]
@@ -150,7 +150,7 @@ def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Records(Columns):
+class LiveRecords(Columns):
     """Live records in key order: their addresses, lengths, and what rows need of them."""
 
     address: Words
@@ -172,7 +172,7 @@ def reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
     live = winners[job.cleared.is_live(winners, groups)]
     length = lengths_of(sources, live)
     storage = groups.storage_of(live.group)
-    yield from _cells(Records(live.address, length, live.key_length, storage, live.major, live.minor))
+    yield from _cells(LiveRecords(live.address, length, live.key_length, storage, live.major, live.minor))
 
 
 def _cells(columns: Any) -> Iterator[bytes]:
@@ -182,21 +182,21 @@ def _cells(columns: Any) -> Iterator[bytes]:
         yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
 
 
-def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[Records]:
+def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[LiveRecords]:
     """What `reduce` made of a bucket, as many records at a time as have so many bytes."""
-    held: list[Records] = []
+    held: list[LiveRecords] = []
     size = 0
     for piece in pieces:
-        some = Records(**unpack(piece))
+        some = LiveRecords(**unpack(piece))
         for part in (some[slice_] for slice_ in slices(some.length, most)):
             length = int(part.length.sum())
             if held and size + length > most:
-                yield Records.join(held)
+                yield LiveRecords.join(held)
                 held, size = [], 0
             held.append(part)
             size += length
     if held:
-        yield Records.join(held)
+        yield LiveRecords.join(held)
 
 
 def lengths(pieces: Iterator[bytes]) -> Ints:
@@ -204,7 +204,7 @@ def lengths(pieces: Iterator[bytes]) -> Ints:
     return np.concatenate([unpack(piece)["length"] for piece in pieces])
 
 
-def copied(sources: Sources, records: Records) -> tuple[bytearray, Ints]:
+def copied(sources: Sources, records: LiveRecords) -> tuple[bytearray, Ints]:
     """The bytes of records back to back, and where each begins."""
     starts = offsets_of(records.length)
     arena = bytearray(int(starts[-1]))

@@ -34,7 +34,7 @@ _SAMPLES = 256  # of each window
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogFile:
     """A file of a directory, for a task."""
 
     disk: Disk
@@ -53,7 +53,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogWindow:
     """A window of a file: its snippets, how many entries of keys and which storages; a sample of the keys."""
 
     start: int
@@ -71,7 +71,7 @@ class Piece:
 class Looked:
     """A file that was looked at."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LogWindow, ...]
     stop: Stop
 
     @property
@@ -80,9 +80,9 @@ class Looked:
         return Walk(_joined([(piece.snippets, piece.carried) for piece in self.pieces]), self.stop)
 
 
-def look(file: Place, window_bytes: int = WINDOW_BYTES, *, samples: int = _SAMPLES) -> Looked:
+def look(file: LogFile, window_bytes: int = WINDOW_BYTES, *, samples: int = _SAMPLES) -> Looked:
     """Walk a file window by window; without `samples` nothing but snippets is looked for."""
-    pieces: list[Piece] = []
+    pieces: list[LogWindow] = []
     at, around = 0, None
     with file.open() as opened:
         size = opened.size()
@@ -100,7 +100,7 @@ def look(file: Place, window_bytes: int = WINDOW_BYTES, *, samples: int = _SAMPL
 
 
 def _walk_window(
-    file: Place, opened: File, at: int, size: int, window_bytes: int, around: Around | None
+    file: LogFile, opened: File, at: int, size: int, window_bytes: int, around: Around | None
 ) -> tuple[memoryview, Walk]:
     """A window from `at` on, and the walk over it; offsets count from its beginning."""
     here = None if around is None else replace(around, offset=around.offset - at)
@@ -123,7 +123,7 @@ def _walk_window(
         return view, walk
 
 
-def _piece(view: memoryview, walk: Walk, start: int, carried: bool, samples: int) -> Piece:
+def _piece(view: memoryview, walk: Walk, start: int, carried: bool, samples: int) -> LogWindow:
     good = walk.snippets[walk.snippets.kind == lay.BEGIN]
     step = max(int(good.entries.sum()) // max(samples, 1), 1)
     storages: set[int] = set()
@@ -148,7 +148,7 @@ def _piece(view: memoryview, walk: Walk, start: int, carried: bool, samples: int
     for row, (begin, length) in enumerate(zip(some.key.tolist(), some.key_length.tolist(), strict=True)):
         used = min(length, SAMPLE_BYTES)
         keys[row, :used] = np.frombuffer(view[begin : begin + used], np.uint8)
-    return Piece(
+    return LogWindow(
         start,
         start + walk.stop.offset,
         shifted(walk.snippets, start),
@@ -217,5 +217,5 @@ def _looks(
 ) -> Iterator[Looked]:
     """Files of a survey, looked at by workers."""
     active = {log.name for log in found.listing.logs if log.active}
-    items = [Place(found.disk, found.path, name, name in active) for name in names]
+    items = [LogFile(found.disk, found.path, name, name in active) for name in names]
     return workers.map(functools.partial(look, window_bytes=window_bytes, samples=samples), items)

@@ -12,7 +12,7 @@ from tests.mpy6a.stores import LONG, ROOT, SHORT, T0, files_of, opened
 
 from flintlog.core.log import Log
 from flintlog.core.workers import Threads
-from flintlog.dialects.mpy6a import spread
+from flintlog.dialects.mpy6a import distributed
 from flintlog.dialects.mpy6a.dialect import DIALECT
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError
@@ -72,7 +72,7 @@ def frame(disk, path=ROOT, as_of=None):
 @pytest.fixture(params=[(1, 1), (70, 120), (1 << 20, 1 << 20)])
 def pieces(request, monkeypatch):
     mark, part = request.param
-    monkeypatch.setattr(spread.state_frame, "__kwdefaults__", {"mark_bytes": mark, "range_bytes": part})
+    monkeypatch.setattr(distributed.state_frame, "__kwdefaults__", {"mark_bytes": mark, "range_bytes": part})
 
 
 def test_the_rows_are_those_of_one_process(pieces):
@@ -153,7 +153,7 @@ class Failing(Threads):
     """Workers that die after they have written."""
 
     def map(self, function, items):
-        if function is spread.fill:
+        if function is distributed.fill:
             list(super().map(function, items))
             raise RuntimeError("the cluster is gone")
         return super().map(function, items)
