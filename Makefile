@@ -61,7 +61,7 @@ bench: env ## measure against peers in the same run
 docs: $(STAMP) ## write docs/cli.md from the parsers, draw the byte maps of docs/formats
 	@$(BIN)/python -m flintlog.cli.reference > docs/cli.md
 	@echo "docs: docs/cli.md"
-	@$(BIN)/python -m tests.byte_maps
+	@$(BIN)/python -m scripts.pages.byte_maps
 
 clean: ## remove caches, demo and benchmark files; the environment stays
 	@rm -rf .demo .bench build dist spark-warehouse metastore_db derby.log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.page_blocks import play
+from scripts.pages.page_blocks import play
 
 from flintlog import RaftStore
 

@@ -6,8 +6,8 @@ import ast
 import re
 
 import pytest
+from scripts.pages.page_blocks import ROOT
 from tests.limestone.directories import CASES
-from tests.page_blocks import ROOT
 
 from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.page_blocks import ROOT, blocks, commands, play
+from scripts.pages.page_blocks import ROOT, blocks, commands, play
 
 PAGE = ROOT / "docs" / "backup.md"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")

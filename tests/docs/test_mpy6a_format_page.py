@@ -7,10 +7,10 @@ import re
 import shutil
 
 import pytest
+from scripts.pages.page_blocks import ROOT
 from tests.damaged_directories import numbered
-from tests.format_page import FormatPage
+from tests.docs.format_page import FormatPage
 from tests.mpy6a.damaged import BY_CODE, FIRST, SECOND, but, cut, in_event, in_record, logged, noted
-from tests.page_blocks import ROOT
 
 from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import layout as lay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT, blocks
 
 from flintlog import Datastore
 from flintlog.dialects.limestone.store import Channel, Session, Snapshot

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgpack
-from tests.byte_maps import cut, draw
-from tests.page_blocks import ROOT
+from scripts.pages.byte_maps import cut, draw
+from scripts.pages.page_blocks import ROOT
 
 from flintlog import Datastore, QueueStore
 from flintlog.dialects.limestone import layout as limestone

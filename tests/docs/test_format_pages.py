@@ -6,7 +6,7 @@ import re
 
 import pytest
 from tests.damaged_directories import CASES, numbered, without_a_beginning
-from tests.format_page import FormatPage, planned
+from tests.docs.format_page import FormatPage, planned
 
 from flintlog import QueueStore
 from flintlog.core.log import Log

@@ -1,4 +1,4 @@
-"""Writes into pages what their blocks print now: `python -m tests.fill_pages docs/runbooks.md docs/verbs/*.md`.
+"""Writes into pages what their blocks print now: `python -m scripts.pages.fill_pages docs/runbooks.md docs/verbs/*.md`.
 
 For sessions that were changed, or that a change of the program has made say something else. Look at the difference
 afterwards: it is what a reader will see. Moments that differ are left as they are.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.page_blocks import ROOT, SHOWN_HOME, blocks, commands, play, timeless
+from scripts.pages.page_blocks import ROOT, SHOWN_HOME, blocks, commands, play, timeless
 
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n(?:\n```text\n.*?^```\n)?", re.DOTALL | re.MULTILINE)
 _LOGS = ROOT / "docs" / "verbs" / "README.md"  # what every page of that folder begins with

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.page_blocks import ROOT
+from scripts.pages.page_blocks import ROOT
 
 _NAMED = re.compile(r"((?:src|tests)/[\w/]+\.py)::([\w.]+)")
 _LINKED = re.compile(r"\[`((?:src|tests)/[\w/]+\.py)::([\w.]+)`\]\(([^)]*)\)")

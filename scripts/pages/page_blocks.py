@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHOWN_HOME = "/srv/app"  # where the pages say that the reader stands
 _MOMENT = re.compile(r"\d{8}T\d{6}Z|\d{4}(?:-\d\d){2}T\d\d(?::\d\d){2}\+00:00")
 

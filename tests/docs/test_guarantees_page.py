@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from scripts.pages.page_blocks import ROOT
 from tests.crash import test_limestone, test_mpy6a, test_taskflux, test_zmqraft
-from tests.page_blocks import ROOT
-from tests.page_links import is_there, named, not_linked
+from tests.docs.page_links import is_there, named, not_linked
 
 SUITES = (*test_taskflux.SUITES, *test_zmqraft.SUITES, *test_mpy6a.SUITES, *test_limestone.SUITES)
 PATH = ROOT / "docs" / "guarantees.md"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.page_blocks import ROOT, blocks, commands, play
+from scripts.pages.page_blocks import ROOT, blocks, commands, play
 
 pytestmark = pytest.mark.spark
 

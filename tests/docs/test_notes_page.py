@@ -6,8 +6,8 @@ import re
 from itertools import groupby
 
 import pytest
-from tests.page_blocks import ROOT
-from tests.page_links import is_there, named, not_linked
+from scripts.pages.page_blocks import ROOT
+from tests.docs.page_links import is_there, named, not_linked
 
 PATH = ROOT / "docs" / "formats" / "notes.md"
 PAGE = PATH.read_text()

@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from scripts.pages.page_blocks import ROOT
 from tests.backup_logs import LOGS
 from tests.limestone.directories import Directory, session
-from tests.page_blocks import ROOT
 
 from flintlog.cli.main import VERBS, main
 from flintlog.dialects.limestone import layout as lay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.damaged_directories import numbered
-from tests.format_page import FormatPage, planned
+from tests.docs.format_page import FormatPage, planned
 from tests.zmqraft.damaged import BY_CODE, FEW, golden, lay_out, poke, with_snapshot
 
 from flintlog import RaftStore

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.page_blocks import ROOT
+from scripts.pages.page_blocks import ROOT
 
 from flintlog.core.dialect import dialect
 from flintlog.core.log import Log

@@ -1,6 +1,6 @@
 """Draws the byte maps of the format pages from real bytes: one box for each field, with its place, type and content.
 
-`python -m tests.byte_maps` draws every map anew between its mark (`<!-- map: NAME -->`) and the end of the block.
+`python -m scripts.pages.byte_maps` draws every map anew between its mark (`<!-- map: NAME -->`) and the block's end.
 
 What a map shows is bytes that the code has written, cut by a line such as
 
@@ -127,6 +127,6 @@ def main(pages: dict[Path, Callable[[], dict[str, str]]]) -> None:
 
 
 if __name__ == "__main__":
-    from tests.byte_map_samples import PAGES
+    from scripts.pages.byte_map_samples import PAGES
 
     main(PAGES)

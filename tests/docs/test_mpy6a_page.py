@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT, blocks
 
 from flintlog import SessionStore
 from flintlog.dialects.mpy6a.store import Replays, Session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.page_blocks import ROOT
+from scripts.pages.page_blocks import ROOT
 
 PAGE = (ROOT / "docs" / "performance.md").read_text()
 # A block without a language, and a table with figures in it; the tables of commands have none.

@@ -7,7 +7,7 @@ import shlex
 from xml.etree import ElementTree
 
 import pytest
-from tests.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT, blocks
 
 from flintlog.cli.main import build_parser
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.page_blocks import ROOT, play_page
+from scripts.pages.page_blocks import ROOT, play_page
 
 QUESTIONS = [
     "How it shows itself",

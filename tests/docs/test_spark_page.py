@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT, blocks
 
 from flintlog.core.dialect import dialect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS
@@ -13,7 +13,7 @@ from flintlog.pipeline import options, views
 
 pytestmark = pytest.mark.spark
 
-# What follows logs, exports and compares them is played by test_flow_docs.py.
+# What follows logs, exports and compares them is played by test_spark_flows_page.py.
 PAGE = ROOT / "docs" / "spark.md"
 # The directories of the examples. Spark's processes stay where they were started, so they are named in full.
 NAMES = re.compile(r"""(["'])((?:queues|spool|sessions|accounts|peer-[12*])(?:/[\w/]+)?)\1""")

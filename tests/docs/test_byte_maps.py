@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.byte_map_samples import PAGES
-from tests.byte_maps import WIDTH, cut, draw, drawn, marks
+from scripts.pages.byte_map_samples import PAGES
+from scripts.pages.byte_maps import WIDTH, cut, draw, drawn, marks
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.page_blocks import ROOT, play_page
+from scripts.pages.page_blocks import ROOT, play_page
 
 PAGE = ROOT / "README.md"
 
@@ -13,7 +13,7 @@ def test_the_examples_and_the_session_print_what_the_page_shows(tmp_path, monkey
     home = tmp_path / "app"
     home.mkdir()
     monkeypatch.chdir(home)
-    # What needs Spark is played by tests/pipeline/test_readme_spark.py.
+    # What needs Spark is played by test_readme_spark.py.
     assert play_page(PAGE, home, capsys, skip="spark") >= 5
 
 
