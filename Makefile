@@ -27,9 +27,9 @@ $(STAMP): pyproject.toml
 java:
 	@scripts/java
 
-demo: env ## write sample logs to .demo and walk through them
+demo: env ## write, kill, recover, export and compact logs in .demo on Spark
 	@echo "demo logs: .demo"
-	@$(BIN)/python -m flintlog.cli.main demo --spark
+	@$(BIN)/python -m examples.demo
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --durations 10
 
@@ -59,7 +59,7 @@ bench: env ## measure against peers in the same run
 	@$(BIN)/python -m benchmarks
 
 docs: $(STAMP) ## write docs/cli.md from the parsers, draw the byte maps of docs/formats
-	@$(BIN)/python -m flintlog.cli.reference > docs/cli.md
+	@$(BIN)/python -m scripts.pages.reference > docs/cli.md
 	@echo "docs: docs/cli.md"
 	@$(BIN)/python -m scripts.pages.byte_maps
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scripts.pages.reference import reference
+
 from flintlog.cli.main import VERBS
-from flintlog.cli.reference import reference
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 

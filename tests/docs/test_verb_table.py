@@ -67,7 +67,6 @@ COMMANDS = {
     "diff": "diff log longer",
     "web": "web log --json",
     "doctor": "doctor log --rounds 2",
-    "demo": "demo DIALECT",
     "completion": "completion bash",
 }
 # A plan for a directory that is damaged; replicas that differ; what goes on until it is interrupted.
@@ -98,7 +97,7 @@ def write_logs(dialect, home):
 
 def typed(capsys, command, dialect):
     capsys.readouterr()
-    status = main(command.replace("POSITION", POSITION[dialect]).replace("DIALECT", dialect).split())
+    status = main(command.replace("POSITION", POSITION[dialect]).split())
     return status, *capsys.readouterr()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flintlog.cli.terminal import human_size
 
 if TYPE_CHECKING:
-    from flintlog.demo.walk import Log, Report
+    from examples.demo.walk import Log, Report
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #22303c; background: #f6f5f1; margin: 0 auto; max-width: 1000px;

@@ -1,4 +1,4 @@
-"""`python -m flintlog.demo.writer DIALECT DIR`: writes a log, then goes on one by one until it is killed.
+"""`python -m examples.demo.writer DIALECT DIR`: writes a log, then goes on one by one until it is killed.
 
 Each entry of the second part is told before it is handed in and after it is acknowledged (`flintlog.testing.kill`).
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from itertools import count
 
+from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
 from flintlog.testing import Reporter
 
 Put = Callable[[bytes], object]
@@ -21,8 +22,6 @@ NOON = 1_700_000_000
 
 
 def taskflux(path: str) -> Put:
-    from flintlog import QueueStore
-
     store = QueueStore(path, soft_limit=200_000, hard_limit=400_000, snapshot_threshold=1_000)
     for name in QUEUES:
         queue = store.create(name)
@@ -34,8 +33,6 @@ def taskflux(path: str) -> Put:
 
 
 def zmqraft(path: str) -> Put:
-    from flintlog import RaftStore
-
     store = RaftStore(path, capacity=CAPACITY)
     for term, begin in enumerate(range(0, COMMANDS, 5_000), 1):
         commands = [b"set key %05d" % number for number in range(begin, begin + 5_000)]
@@ -46,8 +43,6 @@ def zmqraft(path: str) -> Put:
 
 
 def mpy6a(path: str) -> Put:
-    from flintlog import SessionStore, Topic
-
     topics = [Topic(1, delay=60), Topic(2, delay=600)]
     store = SessionStore(path, topics=topics, file_bytes=60_000, clock=lambda: float(NOON))
     for begin in range(0, SESSIONS, 500):
@@ -58,8 +53,6 @@ def mpy6a(path: str) -> Put:
 
 
 def limestone(path: str) -> Put:
-    from flintlog import Datastore
-
     store = Datastore(path, snapshot=False)
     channels = [store.channel(), store.channel()]
     for number, begin in enumerate(range(0, PUTS, SESSION_PUTS)):

@@ -1,4 +1,4 @@
-"""Writes `docs/cli.md` from the parsers and the JSON contract: `python -m flintlog.cli.reference`."""
+"""Writes `docs/cli.md` from the parsers and the JSON contract: `python -m scripts.pages.reference`."""
 
 from __future__ import annotations
 

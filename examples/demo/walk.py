@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import posixpath
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from examples.demo import writer
+from examples.demo.picture import picture
+
+from flintlog import Datastore, QueueStore, RaftStore, SessionStore
+from flintlog.cli.terminal import human_size
 from flintlog.core.finding import Severity
 from flintlog.core.log import open_log
-from flintlog.demo.picture import picture
-from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 from flintlog.testing.kill import kill_rounds, nothing_lost_nothing_invented
 
@@ -48,7 +51,7 @@ class Log:
 
 @dataclass(slots=True)
 class Damage:
-    """A byte that was changed behind everybody's back, and what was made of it."""
+    """A byte that something else changed, and what the repair made of it."""
 
     file: str = ""
     offset: int = 0
@@ -69,35 +72,31 @@ class Report:
     operations: list[tuple[str, str, int]] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
-        from dataclasses import asdict
-
         return asdict(self)
 
 
-def walk(place: str, say: Callable[[str], None]) -> Report:
+def walk(place: Path, say: Callable[[str], None]) -> Report:
     """Write, kill, recover, verify, read, compact, export, damage, repair; and say so."""
-    disk = Disk()
-    logs = [Log(name, posixpath.join(place, name)) for name in DIALECTS]
-    report = Report(place, logs)
+    logs = [Log(name, str(place / name)) for name in DIALECTS]
+    report = Report(str(place), logs)
     say(f"Four logs are written to {place}, and each writer is killed in the middle of its work")
-    _timed(report, "write and kill", lambda: _each(logs, lambda log: _write(disk, log)))
+    _timed(report, "write and kill", lambda: _each(logs, lambda log: _write(log)))
     say("Spark starts in local[*]")
     spark = _timed(report, "start Spark", _start)
     try:
         say("The logs as the kill left them are exported to Parquet, and asked in SQL")
         _timed(report, "export", lambda: _export(spark, report))
         say("Every byte is checked on Spark, each store is opened once, which recovers it, and checked again")
-        _timed(report, "verify and recover", lambda: _each(logs, lambda log: _recover(spark, disk, log)))
+        _timed(report, "verify and recover", lambda: _each(logs, lambda log: _recover(spark, log)))
         say("The state of each log, made on Spark")
         _timed(report, "state", lambda: _each(logs, lambda log: _state(spark, log)))
         say("What is no longer needed goes: snapshot and compaction on Spark")
-        _timed(report, "compact", lambda: _each(logs, lambda log: _compact(spark, disk, log)))
+        _timed(report, "compact", lambda: _each(logs, lambda log: _compact(spark, log)))
         say("One byte in a copy of the queues is changed; verify finds it, repair keeps what it can")
-        _timed(report, "damage and repair", lambda: _damage(spark, disk, report))
+        _timed(report, "damage and repair", lambda: _damage(spark, report))
     finally:
         spark.stop()
-    target = disk.resolve(posixpath.join(place, "report.html"))
-    disk.publish(target, [picture(report, WHAT).encode()], scratch=f"{target}.new")
+    (place / "report.html").write_text(picture(report, WHAT), encoding="utf-8")
     return report
 
 
@@ -119,12 +118,12 @@ def _start() -> SparkSession:
     return session("local[*]", "flintlog demo")
 
 
-def _write(disk: Disk, log: Log) -> None:
+def _write(log: Log) -> None:
     """Let a process write until it is killed, and see that nothing acknowledged is gone."""
     killed = kill_rounds(
-        "flintlog.demo.writer",
+        "examples.demo.writer",
         [log.dialect, log.path],
-        recover=lambda: list(_late(disk, log)),
+        recover=lambda: list(_late(log)),
         check=nothing_lost_nothing_invented,
         rounds=1,
         seed=len(log.dialect),
@@ -134,7 +133,7 @@ def _write(disk: Disk, log: Log) -> None:
     log.acknowledged = killed.acknowledged
 
 
-def _late(disk: Disk, log: Log) -> Iterator[str]:
+def _late(log: Log) -> Iterator[str]:
     """The entries of the part that was told one by one, as they stand in the log."""
     column = {"zmqraft": "data", "mpy6a": "data", "limestone": "key", "taskflux": "payload"}[log.dialect]
     for batch in open_log(log.path, speaking=log.dialect).state():
@@ -143,7 +142,7 @@ def _late(disk: Disk, log: Log) -> Iterator[str]:
                 yield value.decode()
 
 
-def _recover(spark: SparkSession, disk: Disk, log: Log) -> None:
+def _recover(spark: SparkSession, log: Log) -> None:
     from flintlog.pipeline import jobs
 
     found = jobs.verify(spark, log.path)
@@ -156,13 +155,11 @@ def _recover(spark: SparkSession, disk: Disk, log: Log) -> None:
     )
     _open(log)
     log.verdict = jobs.verify(spark, log.path).verdict
-    log.bytes_before = _size(disk, log.path)
+    log.bytes_before = _size(log)
 
 
 def _open(log: Log) -> None:
     """Opening recovers; nothing else is done."""
-    from flintlog import Datastore, QueueStore, RaftStore, SessionStore
-
     stores: dict[str, Callable[[str], Any]] = {
         "taskflux": lambda path: QueueStore(path, snapshot_threshold=1_000),
         "zmqraft": RaftStore,
@@ -183,7 +180,7 @@ def _export(spark: SparkSession, report: Report) -> None:
 
     frames = []
     for log in report.logs:
-        target = posixpath.join(report.place, "exported", log.dialect)
+        target = str(Path(report.place) / "exported" / log.dialect)
         log.exported = jobs.export(spark, log.path, target).rows
         log.entries = log.exported
         frames.append(spark.read.parquet(target).select("dialect", "operation"))
@@ -197,32 +194,30 @@ def _export(spark: SparkSession, report: Report) -> None:
     report.operations = [(row[0], row[1], row[2]) for row in rows]
 
 
-def _compact(spark: SparkSession, disk: Disk, log: Log) -> None:
+def _compact(spark: SparkSession, log: Log) -> None:
     from flintlog.pipeline import jobs
 
     log.upkeep = jobs.compact(spark, log.path)
-    log.bytes_after = _size(disk, log.path)
+    log.bytes_after = _size(log)
     if jobs.state(spark, log.path).count() != log.live:
         raise RefusedError("the compacted log does not hold the same state", file=log.path)
 
 
-def _damage(spark: SparkSession, disk: Disk, report: Report) -> None:
-    from flintlog.demo import writer
+def _damage(spark: SparkSession, report: Report) -> None:
     from flintlog.pipeline import jobs
 
-    place = posixpath.join(report.place, "damaged")
+    place = str(Path(report.place) / "damaged")
     _queues(place, writer.QUEUES[0])
-    folder = disk.resolve(posixpath.join(place, "data", "log"))
-    segment = posixpath.join(folder, disk.list(folder)[1])
-    with disk.open(segment, "write") as file:
-        middle = file.size() // 2
-        file.pwrite(bytes([file.pread(1, middle)[0] ^ _FLIPPED]), middle)
-        file.sync()
+    segment = sorted(Path(place, "data", "log").iterdir())[1]
+    with segment.open("r+b") as file:
+        middle = file.seek(segment.stat().st_size // 2)
+        [byte] = file.read(1)
+        file.seek(middle)
+        file.write(bytes([byte ^ _FLIPPED]))
     [finding] = [
         finding for finding in jobs.verify(spark, place).findings if finding.severity is Severity.CORRUPT
     ]
-    path = disk.resolve(place)
-    plan = open_log(path, disk=disk).plan_repair()
+    plan = open_log(place).plan_repair()
     damage = report.damage
     damage.file, damage.offset, damage.message = finding.file or "", finding.offset or 0, finding.message
     damage.lost = plan.lost
@@ -233,35 +228,27 @@ def _damage(spark: SparkSession, disk: Disk, report: Report) -> None:
 
 def _queues(place: str, name: str) -> None:
     """A log of several segments."""
-    from flintlog import QueueStore
-
     with QueueStore(place, soft_limit=4_096, hard_limit=4_096, snapshot_threshold=1_000) as store:
         queue = store.create(name)
         for number in range(300):
             queue.add(b"order %06d" % number, key=number % 3)
 
 
-def _size(disk: Disk, path: str) -> int:
-    size = 0
-    for name in disk.list(path):
-        place = posixpath.join(path, name)
-        stat = disk.stat(place)
-        if stat is not None:
-            size += _size(disk, place) if stat.is_directory else stat.size
-    return size
+def _size(log: Log) -> int:
+    return sum(path.stat().st_size for path in Path(log.path).rglob("*") if path.is_file())
 
 
 def told(report: Report) -> str:
     """The report in words."""
     lines = ["", "What happened", ""]
     for log in report.logs:
-        torn = ", what nobody was told about was cut" if log.torn else ""
+        torn = ", the record that was not acknowledged was cut" if log.torn else ""
         lines.append(
             f"  {log.dialect:<10} {WHAT[log.dialect]:<32} {log.entries:>7,} entries, {log.live:>6,} alive; "
             f"{log.acknowledged:,} acknowledged one by one before the kill, none lost{torn}"
         )
         lines.append(
-            f"  {'':<10} {_bytes(log.bytes_before)} became {_bytes(log.bytes_after)}: {log.upkeep}; "
+            f"  {'':<10} {human_size(log.bytes_before)} became {human_size(log.bytes_after)}: {log.upkeep}; "
             f"now {log.verdict}"
         )
     damage = report.damage
@@ -277,9 +264,3 @@ def told(report: Report) -> str:
         f"open {report.place}/report.html",
     ]
     return "\n".join(lines)
-
-
-def _bytes(size: int) -> str:
-    from flintlog.cli.terminal import human_size
-
-    return human_size(size)
