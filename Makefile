@@ -58,9 +58,8 @@ bench: env ## measure against peers in the same run
 	@echo "benchmarks: benchmarks/, working files in .bench"
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## write docs/cli.md from the parsers, draw the byte maps of docs/formats
-	@$(BIN)/python -m scripts.pages.reference > docs/cli.md
-	@echo "docs: docs/cli.md"
+docs: $(STAMP) ## write options and fields into docs/verbs, draw the byte maps of docs/formats
+	@$(BIN)/python -m scripts.pages.reference
 	@$(BIN)/python -m scripts.pages.byte_maps
 
 clean: ## remove caches, demo and benchmark files; the environment stays

@@ -1,10 +1,15 @@
-"""Writes `docs/cli.md` from the parsers and the JSON contract: `python -m scripts.pages.reference`."""
+"""Writes the options and the JSON fields into the pages of the verbs, from the parsers and the contract.
+
+`python -m scripts.pages.reference` writes every part anew, between its mark (`<!-- made: NAME -->`) and `<!-- end -->`.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
+import re
+from pathlib import Path
+
+from scripts.pages.page_blocks import ROOT
 
 from flintlog.cli import contract
 from flintlog.cli.contract import Fields
@@ -12,124 +17,96 @@ from flintlog.cli.main import EXIT_STATUSES, VERBS, verb_parser
 from flintlog.cli.verb import Verb
 from flintlog.core.dialect import dialect, dialect_names
 
-_JSON_OF_VERB: dict[str, tuple[str, Fields]] = {
-    "inspect": ("One object", contract.INVENTORY_FIELDS),
-    "verify": ("One object, the same as of `inspect`", contract.INVENTORY_FIELDS),
-    "dump": ("One object per entry", contract.ENTRY_FIELDS),
-    "tail": ("One object per entry, as of `dump`", contract.ENTRY_FIELDS),
-    "repair": ("One object", contract.REPAIR_FIELDS),
-    "snapshot": ("One object", contract.PLAN_FIELDS),
-    "compact": ("One object", contract.PLAN_FIELDS),
-    "migrate": ("One object", contract.PLAN_FIELDS),
-    "backup": ("One object", contract.BACKUP_FIELDS),
-    "restore": ("One object", contract.PLAN_FIELDS),
-    "export": ("One object", contract.EXPORT_FIELDS),
-    "diff": ("One object", contract.DIFF_FIELDS),
-    "web": ("One object", contract.WEB_FIELDS),
-    "doctor": ("One object", contract.DOCTOR_FIELDS),
+DOCS = ROOT / "docs"
+PAGES = sorted([*(DOCS / "verbs").glob("*.md"), DOCS / "web.md"])
+_MARK = re.compile(r"^<!-- made: (.+?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
+_EVERYWHERE = {"--help", "--json", "--debug"}  # docs/verbs/README.md says it once
+_FIELDS: dict[str, Fields] = {
+    "entry": contract.ENTRY_FIELDS,
+    "byte": contract.BYTE_FIELDS,
+    "inventory": contract.INVENTORY_FIELDS,
+    "file": contract.FILE_FIELDS,
+    "finding": contract.FINDING_FIELDS,
+    "plan": contract.REPAIR_FIELDS,
+    "backup": contract.BACKUP_FIELDS,
+    "backup list": contract.BACKUP_LIST_FIELDS,
+    "export": contract.EXPORT_FIELDS,
+    "diff": contract.DIFF_FIELDS,
+    "web": contract.WEB_FIELDS,
+    "doctor": contract.DOCTOR_FIELDS,
 }
 
-_INTRODUCTION = """\
-`flintlog VERB DIR`. The dialect of the directory is detected. Data goes to the standard output, talk to
-the standard error. A terminal gets colour (not with `NO_COLOR`) and lines cut to its width; a pipe gets plain
-text, whole (in colour with `FORCE_COLOR`). `--json` prints one object per line; bytes are lower-case hex, a
-position is a number, or a list where it has several parts. Long verbs show how far they are on a terminal, and
-with `--progress json` one object per line on the standard error."""
+
+def parts() -> dict[str, str]:
+    """Every part that a page shows, by the name in its mark."""
+    return {
+        "exit statuses": _exit_statuses(),
+        **{f"options of {verb.name}": _options(verb) for verb in VERBS},
+        **{f"fields of {name}": _table("field", _named(fields)) for name, fields in _FIELDS.items()},
+        "fields of state": _table("dialect", _state_fields(), "fields, in this order"),
+    }
 
 
-def reference() -> str:
-    """The whole page."""
-    return "\n".join(_lines()) + "\n"
+def written(page: Path, made: dict[str, str]) -> str:
+    """The page with its parts written anew."""
+    return _MARK.sub(
+        lambda mark: f"<!-- made: {mark[1]} -->\n\n{made[mark[1]]}\n<!-- end -->",
+        page.read_text(encoding="utf-8"),
+    )
 
 
-def _lines() -> Iterator[str]:
-    yield "# The command line"
-    yield ""
-    yield "Written by `make docs` from the parsers; change it there."
-    yield ""
-    yield _INTRODUCTION
-    yield ""
-    yield from _exit_statuses()
-    for verb in VERBS:
-        yield ""
-        yield from _verb(verb)
-    for title, fields in (
-        ("A file in JSON", contract.FILE_FIELDS),
-        ("A finding in JSON", contract.FINDING_FIELDS),
-    ):
-        yield ""
-        yield f"## {title}"
-        yield ""
-        yield from _field_table(fields)
+def marks(page: Path) -> list[str]:
+    """The names of the parts of a page."""
+    return [name for name, _ in _MARK.findall(page.read_text(encoding="utf-8"))]
 
 
-def _exit_statuses() -> Iterator[str]:
-    yield "| exit status | meaning |"
-    yield "|---|---|"
-    for line in EXIT_STATUSES.splitlines()[1:]:
-        status, meaning = line.split(maxsplit=1)
-        yield f"| {status} | {meaning} |"
-    yield "| 130 | interrupted |"
-    yield "| 141 | whoever read the output has gone |"
+def _exit_statuses() -> str:
+    rows = [tuple(line.split(maxsplit=1)) for line in EXIT_STATUSES.splitlines()[1:]]
+    rows += [("130", "interrupted"), ("141", "the reader of the output went away")]
+    return _table("exit status", rows)
 
 
-def _verb(verb: Verb) -> Iterator[str]:
-    yield f"## {verb.name}"
-    yield ""
-    yield verb.description
-    yield ""
-    yield "| argument | meaning |"
-    yield "|---|---|"
-    for action in verb_parser(verb)._actions:
-        yield f"| {_words_of(action)} | {action.help} |"
-    yield ""
-    yield "```"
-    yield from verb.examples
-    yield "```"
-    yield from _json(verb)
+def _options(verb: Verb) -> str:
+    actions = [item for item in verb_parser(verb)._actions if not _EVERYWHERE & set(item.option_strings)]
+    words = " ".join(_word(action) for action in actions if not action.option_strings)
+    rows = [(_typed(action), str(action.help)) for action in actions]
+    return f"`flintlog {verb.name} {words}`\n\n{_table('argument', rows)}"
 
 
-def _words_of(action: argparse.Action) -> str:
+def _word(action: argparse.Action) -> str:
+    shown = f"{action.metavar} ..." if action.nargs in ("+", "*") else str(action.metavar)
+    return f"[{shown}]" if action.nargs in ("?", "*") else shown
+
+
+def _typed(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{action.metavar}`"
-    value = f" {action.metavar}" if action.nargs != 0 else ""
+    value = f" {_word(action)}" if action.nargs != 0 else ""
     return ", ".join(f"`{option}{value}`" for option in action.option_strings)
 
 
-def _json(verb: Verb) -> Iterator[str]:
-    if verb.name in _JSON_OF_VERB:
-        sentence, fields = _JSON_OF_VERB[verb.name]
-        yield ""
-        yield f"`--json`: {sentence[0].lower()}{sentence[1:]}."
-        yield ""
-        yield from _field_table(fields)
-    if verb.name == "dump":
-        yield ""
-        yield "`--json --hex`: one object per field."
-        yield ""
-        yield from _field_table(contract.BYTE_FIELDS)
-    if verb.name == "backup":
-        yield ""
-        yield "`backup verify --json`: one object per backup, as of `verify`. `backup list --json`: one per backup."
-        yield ""
-        yield from _field_table(contract.BACKUP_LIST_FIELDS)
-    if verb.name == "state":
-        yield ""
-        yield "`--json`: one object per line, with these fields, in the order that the dialect's page tells."
-        yield ""
-        yield "| dialect | fields |"
-        yield "|---|---|"
-        for name in dialect_names():
-            columns = ", ".join(f"`{column}`" for column in dialect(name).state_schema.names)
-            yield f"| {name} | {columns} |"
+def _named(fields: Fields) -> list[tuple[str, str]]:
+    return [(name if name.startswith("(") else f"`{name}`", meaning) for name, meaning in fields]
 
 
-def _field_table(fields: Fields) -> Iterator[str]:
-    yield "| field | meaning |"
-    yield "|---|---|"
-    for name, meaning in fields:
-        yield f"| {name if name.startswith('(') else f'`{name}`'} | {meaning} |"
+def _state_fields() -> list[tuple[str, str]]:
+    return [
+        (name, ", ".join(f"`{column}`" for column in dialect(name).state_schema.names))
+        for name in dialect_names()
+    ]
+
+
+def _table(title: str, rows: list[tuple[str, ...]], meaning: str = "meaning") -> str:
+    lines = [(title, meaning), ("---", "---"), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- | --- |", "|---|---|")
+
+
+def main() -> None:
+    made = parts()
+    for page in PAGES:
+        page.write_text(written(page, made), encoding="utf-8")
+    print("docs: options and fields in docs/verbs and docs/web.md")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    main()
