@@ -74,7 +74,7 @@ def test_doctor_of_no_directory(tmp_path, capsys):
         ({"sync_p50_seconds": 1e-6}, "cache may answer"),
         ({"numba_cache": None}, "NUMBA_CACHE_DIR"),
         ({"java": None}, "no Java"),
-        ({"packages": {"pyspark": None}}, "flintlog[spark]"),
+        ({"packages": {"pyspark": None}}, "pip install pyspark"),
     ],
 )
 def test_advice_where_something_is_bad(bad, word):
