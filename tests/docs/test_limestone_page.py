@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "limestone.md"
 def test_the_examples_print_what_the_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     examples = [block for block in blocks(PAGE) if block.language == "python"]
-    assert len(examples) == 2
+    assert len(examples) == 3
     for block in examples:
         exec(compile(block.text, PAGE.name, "exec"), {})
         assert capsys.readouterr().out == block.output
