@@ -84,7 +84,12 @@ def test_every_module_of_the_dialect_is_in_the_architecture():
     assert missing == {"__init__.py", "store/__init__.py"}
 
 
-def test_the_picture_is_well_formed_and_knows_dark_screens():
-    picture = DOCS / "architecture.svg"
+@pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda picture: picture.stem)
+def test_a_picture_is_well_formed_and_knows_dark_screens(picture):
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     assert "prefers-color-scheme: dark" in picture.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_page_promises_a_package_that_no_registry_has(page):
+    assert not re.search(r"pip install '?flintlog", page.read_text())

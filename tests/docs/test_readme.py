@@ -22,3 +22,16 @@ def test_every_target_that_the_page_names_is_in_the_makefile():
     named = set(re.findall(r"\bmake ([a-z]+)  ", PAGE.read_text()))
     assert named
     assert named <= targets
+
+
+def test_the_page_is_read_in_five_minutes():
+    assert len(PAGE.read_text().split()) <= 750
+
+
+def test_the_figures_are_those_of_the_measured_run():
+    line = PAGE.read_text().split("## How fast\n")[1].split("##")[0]
+    measured = (ROOT / "docs" / "performance.md").read_text()
+    figures = re.findall(r"\d+,\d{3}|\d\.\d\d", line)
+    assert len(figures) == 4
+    assert [figure for figure in figures if figure not in measured] == []
+    assert "python -m benchmarks" in line
