@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env java demo test test-all lint format bench docs clean
+.PHONY: help env java demo test test-all lint format bench docs site clean
 
 help: ## list the targets
 	@echo "Flintlog: make TARGET"
@@ -58,12 +58,16 @@ bench: env ## measure against peers in the same run
 	@echo "benchmarks: benchmarks/, working files in .bench"
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## write options and fields into docs/verbs, draw the byte maps of docs/formats
+docs: $(STAMP) ## write options, fields and public names into docs, draw the byte maps
 	@$(BIN)/python -m scripts.pages.reference
 	@$(BIN)/python -m scripts.pages.byte_maps
 
-clean: ## remove caches, demo and benchmark files; the environment stays
-	@rm -rf .demo .bench build dist spark-warehouse metastore_db derby.log
+site: $(STAMP) ## build the pages and the API reference as a site with search, in site/
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "site: site/index.html"
+
+clean: ## remove caches, site, demo and benchmark files; the environment stays
+	@rm -rf .demo .bench build dist site spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: caches, .demo and .bench are gone; environment kept: $(VENV)"

@@ -1,4 +1,4 @@
-"""Writes the options and the JSON fields into the pages of the verbs, from the parsers and the contract.
+"""Writes what can be read from the code into pages: options and JSON fields of the verbs, and the public names.
 
 `python -m scripts.pages.reference` writes every part anew, between its mark (`<!-- made: NAME -->`) and `<!-- end -->`.
 """
@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from scripts.pages.page_blocks import ROOT
+from scripts.pages.public import MODULES, first_sentence, found, names
 
 from flintlog.cli import contract
 from flintlog.cli.contract import Fields
@@ -18,7 +19,7 @@ from flintlog.cli.verb import Verb
 from flintlog.core.dialect import dialect, dialect_names
 
 DOCS = ROOT / "docs"
-PAGES = sorted([*(DOCS / "verbs").glob("*.md"), DOCS / "web.md"])
+PAGES = sorted([*(DOCS / "verbs").glob("*.md"), DOCS / "web.md", DOCS / "api.md"])
 _MARK = re.compile(r"^<!-- made: (.+?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 _EVERYWHERE = {"--help", "--json", "--debug"}  # docs/verbs/README.md says it once
 _FIELDS: dict[str, Fields] = {
@@ -43,6 +44,7 @@ def parts() -> dict[str, str]:
         "exit statuses": _exit_statuses(),
         **{f"options of {verb.name}": _options(verb) for verb in VERBS},
         **{f"fields of {name}": _table("field", _named(fields)) for name, fields in _FIELDS.items()},
+        **{f"names of {module}": _names(module) for module in MODULES},
         "fields of state": _table("dialect", _state_fields(), "fields, in this order"),
     }
 
@@ -89,6 +91,11 @@ def _named(fields: Fields) -> list[tuple[str, str]]:
     return [(name if name.startswith("(") else f"`{name}`", meaning) for name, meaning in fields]
 
 
+def _names(module: str) -> str:
+    rows = [(f"`{name}`", first_sentence(found(module, name))) for name in names(module)]
+    return _table("name", rows, "what it is")
+
+
 def _state_fields() -> list[tuple[str, str]]:
     return [
         (name, ", ".join(f"`{column}`" for column in dialect(name).state_schema.names))
@@ -105,7 +112,7 @@ def main() -> None:
     made = parts()
     for page in PAGES:
         page.write_text(written(page, made), encoding="utf-8")
-    print("docs: options and fields in docs/verbs and docs/web.md")
+    print("docs: options and fields in docs/verbs and docs/web.md, names in docs/api.md")
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ class Device:
             self.pending_names[number] = call
 
     def take_all(self, calls: Iterable[Call]) -> None:
+        """Take calls in order, numbered from 1."""
         for number, call in enumerate(calls, 1):
             self.take(number, call)
 

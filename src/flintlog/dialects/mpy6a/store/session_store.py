@@ -118,13 +118,13 @@ class SessionStore(Common):
                 raise
 
     def _begin_reading(self) -> None:
-        engine = self._engine
-        self._reader = DueReader(engine.disk, engine.path, engine.machine)
+        self._reader = DueReader(self._engine.disk, self._engine.path, self._engine.machine)
 
     # What is here
 
     @property
     def path(self) -> str:
+        """The directory."""
         return self._engine.path
 
     @property
