@@ -14,6 +14,45 @@ from flintlog.disk import Kernel
 # Each module with a title and its names; None: those of its `__all__`.
 MODULES: dict[str, tuple[str, tuple[str, ...] | None]] = {
     "flintlog": ("Stores, and reading", None),
+    "flintlog.dialects.taskflux.store": ("Parts of the queue store", ("Entry", "Queue", "Taken")),
+    "flintlog.dialects.mpy6a.store": (
+        "Parts of the session store",
+        ("Operations", "Progress", "Record", "Replays", "StateID"),
+    ),
+    "flintlog.dialects.limestone.store": (
+        "Parts of the key-value store",
+        (
+            "Automatic",
+            "Channel",
+            "Session",
+            "Snapshot",
+            "back_up",
+            "check_backup",
+            "restore",
+            "restore_files",
+        ),
+    ),
+    "flintlog.dialects.zmqraft.store": (
+        "Parts of the Raft store",
+        ("Entry", "FileLog", "HardState", "IndexFile", "SnapshotFile", "StateFile", "TokenFile"),
+    ),
+    "flintlog.errors": (
+        "Errors",
+        (
+            "ClosedError",
+            "DamageError",
+            "DiskError",
+            "FlintlogError",
+            "ForkedError",
+            "LockedError",
+            "NotALogError",
+            "RefusedError",
+            "SettingsError",
+            "StoppedError",
+            "UnsupportedError",
+            "UsageError",
+        ),
+    ),
     "flintlog.pipeline.session": ("The Spark session", ("session",)),
     "flintlog.pipeline.jobs": ("Jobs on Spark", None),
     "flintlog.testing": ("The fault kit", None),
@@ -22,8 +61,7 @@ MODULES: dict[str, tuple[str, tuple[str, ...] | None]] = {
 
 def names(module: str) -> tuple[str, ...]:
     """The public names of a module, in the order of the alphabet."""
-    home = importlib.import_module(module)
-    return tuple(sorted(MODULES[module][1] or home.__all__))
+    return tuple(sorted(MODULES[module][1] or importlib.import_module(module).__all__))
 
 
 def found(module: str, name: str) -> Any:

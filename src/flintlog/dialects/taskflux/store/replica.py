@@ -1,7 +1,7 @@
-"""`ReplicaLog`: the Raft side of a taskflux directory, for whoever replicates it.
+"""`ReplicaLog`: the Raft side of a taskflux directory.
 
 It knows terms, votes, entries and snapshots, and leaves elections and messages to the Raft above. The commit
-index is not stored, as Raft has it: after opening it is the snapshot's index until somebody raises it.
+index is not stored, as Raft has it: after opening it is the snapshot's index until `commit` raises it.
 """
 
 from __future__ import annotations
