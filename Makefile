@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env java demo test test-all lint format bench docs clean
+.PHONY: help env java demo test test-all lint format bench docs site clean
 
 help: ## list the targets
 	@echo "Flintlog: make TARGET"
@@ -27,9 +27,9 @@ $(STAMP): pyproject.toml
 java:
 	@scripts/java
 
-demo: env ## write sample logs to .demo and walk through them
+demo: env ## write, kill, recover, export and compact logs in .demo on Spark
 	@echo "demo logs: .demo"
-	@$(BIN)/python -m flintlog.cli.main demo --spark
+	@$(BIN)/python -m examples.demo
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --durations 10
 
@@ -58,14 +58,17 @@ bench: env ## measure against peers in the same run
 	@echo "benchmarks: benchmarks/, working files in .bench"
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## write docs/cli.md from the parsers, draw the byte maps and the tables of findings
-	@$(BIN)/python -m flintlog.cli.reference > docs/cli.md
-	@echo "docs: docs/cli.md"
-	@$(BIN)/python -m tests.byte_maps
+docs: $(STAMP) ## write options, fields, public names and findings into docs, draw the byte maps
+	@$(BIN)/python -m scripts.pages.reference
+	@$(BIN)/python -m scripts.pages.byte_maps
 	@$(BIN)/python -m scripts.pages.finding_tables
 
-clean: ## remove caches, demo and benchmark files; the environment stays
-	@rm -rf .demo .bench build dist spark-warehouse metastore_db derby.log
+site: $(STAMP) ## build the pages and the API reference as a site with search, in site/
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "site: site/index.html"
+
+clean: ## remove caches, site, demo and benchmark files; the environment stays
+	@rm -rf .demo .bench build dist site spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: caches, .demo and .bench are gone; environment kept: $(VENV)"

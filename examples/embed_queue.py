@@ -26,7 +26,7 @@ def main(directory: str) -> None:
         assert taken is not None
         print(f"took id {taken.id}: {taken.payload.decode()}")
         print(f"{len(jobs)} waiting, {jobs.in_flight} handed out")
-        # The store closes here, and nobody has acknowledged the record.
+        # The store closes here. The record is not acknowledged.
 
     with QueueStore(directory) as store:
         jobs = store.queue("jobs")

@@ -1,4 +1,4 @@
-"""PySyncObj, a Raft library, with its journal on a `RaftStore`: three processes, and nobody is killed in vain.
+"""PySyncObj, a Raft library, with its journal on a `RaftStore`: three processes, killed and started again.
 
 PySyncObj decides who leads and what is agreed. What it must not forget (entries, term, vote) it hands to a journal,
 and `StoreJournal` below is one: when a call returns, its change is on disk. The configuration of PySyncObj has no place
@@ -138,7 +138,7 @@ def answer(node: SyncObj, values: ReplDict, command: str, *arguments: str) -> ob
         try:
             values.set(*arguments, sync=True, timeout=3)
         except SyncObjException:
-            return False  # nobody knows whether it will be agreed on
+            return False  # it may still be agreed on, or not
         return True
     if command == "compact":
         node.forceLogCompaction()
@@ -239,7 +239,7 @@ class Cluster:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses on loopback that nobody listens at."""
+    """Free addresses on loopback."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]

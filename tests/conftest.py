@@ -71,6 +71,24 @@ def part(request: pytest.FixtureRequest) -> Callable[[int], tuple[int, int]]:
     return of
 
 
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """A session in local[2]; found without a register call, as a user would."""
+    from flintlog.pipeline.session import session
+
+    home = tmp_path_factory.mktemp("spark")
+    running = session(
+        **{
+            "spark.sql.warehouse.dir": str(home / "warehouse"),
+            "spark.local.dir": str(home / "local"),
+            "spark.driver.memory": "1g",
+        }
+    )
+    running.sparkContext.setLogLevel("OFF")  # errors reach the tests as exceptions
+    yield running
+    running.stop()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Add up what the crash tests recorded; a failed test shows its own report."""
     rows: dict[str, list[list[int]]] = {}

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flintlog"
 DIALECTS = sorted(path.name for path in (SOURCE / "dialects").iterdir() if (path / "dialect.py").is_file())
 WRITERS = ("store", "upkeep")
-# The doors of the package, the stores of the kit and of the demo: they are there to name dialects.
-NAMING = ("__init__.py", "core/dialect.py", "testing/stores.py", "demo/", "dialects/")
+# The doors of the package and the stores of the kit: they are there to name dialects.
+NAMING = ("__init__.py", "core/dialect.py", "testing/stores.py", "dialects/")
 
 
 def imported(path: Path) -> set[str]:

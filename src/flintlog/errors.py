@@ -120,6 +120,7 @@ class DamageError(FlintlogError):
         self.found = found
 
     def what(self) -> str:
+        """The message, with what should stand there and what does."""
         if self.expected is None and self.found is None:
             return self.message
         return f"{self.message} (expected {self.expected}, found {self.found})"

@@ -97,33 +97,16 @@ def test_nothing_was_changed_is_said_once(keys, tmp_path, typed):
         assert (status, talk.count("othing was changed")) == (3, 1), talk
 
 
-def test_a_demo_whose_reader_has_gone_is_silent(tmp_path):
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "flintlog.cli.main", "demo"],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    os.close(write)
-    assert done.returncode == 141
-    assert "fault" not in done.stderr
-
-
 def test_without_java_spark_is_refused_in_one_line(keys, tmp_path):
     """In a process of its own: this one may have a Spark session by now."""
     environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_GATEWAY_PORT"}
-    for words in (("verify", str(keys), "--engine", "spark"), ("demo", "--spark")):
-        done = subprocess.run(
-            [sys.executable, "-m", "flintlog.cli.main", *words],
-            env={**environment, "JAVA_HOME": "/nonexistent"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        talk = done.stderr
-        assert (done.returncode, talk.count("\n"), "there is no Java" in talk) == (3, 1, True), talk
+    done = subprocess.run(
+        [sys.executable, "-m", "flintlog.cli.main", "verify", str(keys), "--engine", "spark"],
+        env={**environment, "JAVA_HOME": "/nonexistent"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    talk = done.stderr
+    assert (done.returncode, talk.count("\n"), "there is no Java" in talk) == (3, 1, True), talk

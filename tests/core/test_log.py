@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import duckdb
 import polars
 import pyarrow as pa
 import pytest
 from tests.backup_logs import LOGS
 from tests.golden_cases import snapshot_of
-from tests.page_blocks import ROOT, blocks
 
 import flintlog
-from flintlog import Log, QueueStore, Rows
+from flintlog import Log, QueueStore
 from flintlog.errors import DamageError, NotALogError, UsageError
-
-PAGE = ROOT / "docs" / "reading.md"
 
 
 @pytest.fixture(params=LOGS)
@@ -119,17 +114,3 @@ def test_damage_is_an_error_an_end_or_a_row(tmp_path):
     *told, last = log.entries(on_damage="report").to_table().to_pylist()
     assert 0 < stopped == len(told) < 9
     assert (last["operation"], last["damage"]["code"]) == ("damage", "record-checksum")
-
-
-def test_the_page_prints_what_it_shows_and_names_what_is_there(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    examples = [block for block in blocks(PAGE) if block.language == "python"]
-    assert len(examples) == 3
-    for block in examples:
-        exec(compile(block.text, str(PAGE), "exec"), {"__name__": "page"})
-        assert capsys.readouterr().out == block.output
-    table = PAGE.read_text().split("| what you want |")[1].split("\n\n")[0]
-    named = {"".join(pair) for pair in re.findall(r"`log\.(\w+)|`(plan_\w+)`", table)}
-    assert len(named) > 10
-    assert [name for name in named if not hasattr(Log, name)] == ["path"]  # of each log, not of all
-    assert {"to_table", "to_pandas"} <= set(dir(Rows))

@@ -1,28 +1,10 @@
-"""One Spark session for all tests of the pipeline, and logs to read with it."""
+"""Logs to read with Spark, and a short way to read them."""
 
 from __future__ import annotations
 
 import pytest
 
 from flintlog.dialects.taskflux.store import QueueStore
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """A session in local[2]; found without a register call, as a user would."""
-    from flintlog.pipeline.session import session
-
-    home = tmp_path_factory.mktemp("spark")
-    running = session(
-        **{
-            "spark.sql.warehouse.dir": str(home / "warehouse"),
-            "spark.local.dir": str(home / "local"),
-            "spark.driver.memory": "1g",
-        }
-    )
-    running.sparkContext.setLogLevel("OFF")  # errors reach the tests as exceptions
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.spark
 
@@ -14,8 +18,9 @@ pytestmark = pytest.mark.spark
 @pytest.mark.long
 def test_the_demo_kills_recovers_compacts_and_reports(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "flintlog.cli.main", "demo", "--spark", "--json"],
+        [sys.executable, "-m", "examples.demo", "--json"],
         cwd=tmp_path,
+        env=dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}"),
         capture_output=True,
         text=True,
     )

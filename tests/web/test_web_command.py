@@ -15,7 +15,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
-from tests.page_blocks import ROOT
+from scripts.pages.page_blocks import ROOT
 from tests.web.explorer import serving
 
 from flintlog import QueueStore

@@ -2,7 +2,7 @@
 
 The fields of `state` are each dialect's own; its `state_schema` names them.
 
-`docs/cli.md` is written from these tables, and the tests compare them with what the verbs print.
+The pages of the verbs show these tables, and the tests compare them with what the verbs print.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _advice(report: dict[str, Any]) -> Iterator[str]:
     if report["java"] is None:
         yield "no Java: everything works but Spark. Install Java 17 or 21 for --engine spark"
     if report["packages"]["pyspark"] is None:
-        yield "no PySpark: pip install 'flintlog[spark]' for --engine spark"
+        yield "no PySpark: pip install pyspark 'pandas<3' for --engine spark"
 
 
 def _words(report: dict[str, Any]) -> Iterator[str]:

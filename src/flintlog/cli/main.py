@@ -16,7 +16,6 @@ from typing import Any, TextIO
 
 from flintlog.cli.backup import BACKUP, RESTORE
 from flintlog.cli.completion import COMPLETION
-from flintlog.cli.demo import DEMO
 from flintlog.cli.diff import DIFF
 from flintlog.cli.doctor import DOCTOR
 from flintlog.cli.dump import DUMP
@@ -48,7 +47,6 @@ VERBS: tuple[Verb, ...] = (
     DIFF,
     WEB,
     DOCTOR,
-    DEMO,
     COMPLETION,
 )
 
@@ -56,7 +54,6 @@ EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_READER_GONE = 141  # as a shell reports SIGPIPE
 
 _HELP_WIDTH = 80
-_AFTER_INTERRUPT = {"demo": "what it had made is in its directory"}
 
 EXIT_STATUSES = """\
 exit status:
@@ -70,7 +67,7 @@ exit status:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
     fill_standard_streams()
-    arguments = argparse.Namespace(verb="", debug=False)
+    arguments = argparse.Namespace(debug=False)
     try:
         arguments = _parsed(argv)
         status = _run(arguments)
@@ -79,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FlintlogError as error:
         return _fail(str(error), error.exit_status, arguments)
     except KeyboardInterrupt as interrupt:
-        told = str(interrupt) or _AFTER_INTERRUPT.get(arguments.verb, "nothing was changed")
+        told = str(interrupt) or "nothing was changed"
         return _fail(f"interrupted; {told[0].lower()}{told[1:]}", EXIT_INTERRUPTED, arguments)
     except BrokenPipeError:
         _drop_output()

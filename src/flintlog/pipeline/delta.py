@@ -17,7 +17,7 @@ def _library() -> Any:
     try:
         import deltalake
     except ImportError:
-        raise UsageError("deltalake is not installed", advice="pip install 'flintlog[delta]'") from None
+        raise UsageError("deltalake is not installed", advice="pip install deltalake") from None
     return deltalake
 
 

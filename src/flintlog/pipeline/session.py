@@ -42,7 +42,7 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise UsageError("PySpark is not installed", advice="pip install 'flintlog[spark]'") from None
+        raise UsageError("PySpark is not installed", advice="pip install pyspark 'pandas<3'") from None
     settings = dict(SETTINGS)
     logging = importlib.resources.files("flintlog.pipeline") / "log4j2.properties"
     settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging}"

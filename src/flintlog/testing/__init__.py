@@ -1,6 +1,6 @@
 """The fault kit: crash images at every call, failing calls, killed processes, and oracles that judge.
 
-It is public because whoever embeds a store wants to know the same about the code around it.
+It is public, so that an application that embeds a store can test the code around it in the same way.
 See `docs/testing.md`.
 """
 

@@ -29,7 +29,7 @@ ROOT = 1
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Every inode with its bytes or its names. Shared freely: nobody changes one."""
+    """Every inode with its bytes or its names. Shared freely: it never changes."""
 
     files: Mapping[int, bytes] = field(default_factory=dict)
     names: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: {ROOT: {}})
@@ -88,6 +88,7 @@ class Device:
             self.pending_names[number] = call
 
     def take_all(self, calls: Iterable[Call]) -> None:
+        """Take calls in order, numbered from 1."""
         for number, call in enumerate(calls, 1):
             self.take(number, call)
 

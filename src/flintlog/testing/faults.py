@@ -241,7 +241,7 @@ def examine_fault(scenario: Scenario[Any], fault: Fault, examiner: Examiner) -> 
             "unnoticed", f"{name} had {fault.kind}, {_told(raised)} was raised"
         ) from raised
     if fault.kind not in _UNNOTICED and raised is None and name not in scenario.tolerated:
-        raise BrokenPromiseError("fail-stop", f"{name} failed with {fault.kind} and nobody was told")
+        raise BrokenPromiseError("fail-stop", f"{name} failed with {fault.kind} and no error was raised")
     run.kernel.heal()
     if raised is not None and name.removesuffix("1") in _CHANGES:
         run.probe(name)

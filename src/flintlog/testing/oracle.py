@@ -117,6 +117,7 @@ class Suite:
     scenarios: tuple[Scenario[Any], ...]
 
     def scenario(self, name: str) -> Scenario[Any]:
+        """The scenario of this name."""
         for scenario in self.scenarios:
             if scenario.name == name:
                 return scenario

@@ -190,18 +190,23 @@ class Scheduler:
     # What `flintlog.core.threads` makes
 
     def lock(self) -> _Lock:
+        """A lock whose holders the scheduler orders."""
         return _Lock(self)
 
     def rlock(self) -> _Lock:
+        """The same, for a thread that may take it again."""
         return _Lock(self, reentrant=True)
 
     def event(self) -> _Event:
+        """An event whose waits the scheduler orders."""
         return _Event(self)
 
     def thread(self, *, target: Callable[[], object], name: str, daemon: bool = False) -> _Thread:
+        """A thread, not yet started, that runs when the scheduler says so."""
         return _Thread(self, target, name)
 
     def monotonic(self) -> float:
+        """Seconds of the scheduler's clock, which moves when every thread waits."""
         return self._clock
 
 

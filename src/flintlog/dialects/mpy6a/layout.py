@@ -60,6 +60,7 @@ class StateID(NamedTuple):
     index: int  # type: ignore[assignment]  # a tuple's method of that name is not used
 
     def following(self, count: int = 1) -> StateID:
+        """The id so many operations later, in the same term."""
         return StateID(self.term, self.index + count)
 
     def __str__(self) -> str:

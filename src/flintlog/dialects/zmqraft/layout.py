@@ -158,6 +158,7 @@ class Entry(NamedTuple):
     request_id: bytes = NO_REQUEST
 
     def encode(self) -> bytes:
+        """The bytes behind the slots: request id, type, term, data."""
         request_id = check_request_id(self.request_id)
         if not 0 <= self.type <= 255:
             raise UsageError(f"type {self.type} is not a byte")

@@ -65,9 +65,11 @@ class DiffReport:
 
     @property
     def equal(self) -> bool:
+        """Do all replicas hold the same?"""
         return self.verdict == "equal"
 
     def json(self) -> dict[str, Any]:
+        """The fields of `--json`."""
         return {**asdict(self), "replicas": [asdict(replica) for replica in self.replicas]}
 
 

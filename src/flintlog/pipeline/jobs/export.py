@@ -44,6 +44,7 @@ class ExportReport:
     position: Any  # up to where everything is exported, as JSON has it; None: nothing was ever there
 
     def json(self) -> dict[str, Any]:
+        """The fields of `--json`."""
         return {**asdict(self), "files": list(self.files)}
 
 

@@ -159,6 +159,7 @@ class Channel:
 
     @property
     def name(self) -> str:
+        """The name of its log."""
         return lay.active_name(self.number)
 
     @contextmanager
@@ -230,6 +231,7 @@ class Channel:
                     self._file.sync()  # its epoch may become durable now, and then these bytes would count
 
     def check(self, session: Session) -> None:
+        """Raise unless this session is the open one of the channel."""
         self.store.failstop.check()
         if session is not self._session:
             raise RefusedError("this session has ended", advice="Begin another one")

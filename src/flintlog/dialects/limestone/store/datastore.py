@@ -206,7 +206,7 @@ class Datastore:
 
     @property
     def is_idle(self) -> bool:
-        """Did no session begin in the present epoch, and does nobody wait for it?"""
+        """Did no session begin in the present epoch, and does no thread wait for it?"""
         return self._asked < self._switched
 
     @property
@@ -284,7 +284,7 @@ class Datastore:
         return max((epoch for epoch in self._ended if epoch <= upper), default=0)
 
     def _upper(self) -> int:
-        """The largest epoch that nobody writes in any more."""
+        """The largest epoch in which every session has ended."""
         open_epochs = [channel.epoch for channel in self._channels]
         return min([self._switched, *(epoch for epoch in open_epochs if epoch is not None)]) - 1
 

@@ -24,7 +24,7 @@ class TopicUnknownError(UsageError):
 
 
 class TimeUnknownError(UsageError):
-    """Nobody told the store what time it is."""
+    """The store does not know what time it is."""
 
     code = "time-unknown"
 

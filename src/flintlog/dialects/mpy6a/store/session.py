@@ -100,7 +100,7 @@ def check_size(size: int) -> None:
 
 
 def warn_exhausted(record: lay.Record) -> None:
-    """What happens when nobody else is told of an exhausted session."""
+    """What happens to an exhausted session without `on_exhausted`."""
     _log.warning(
         "session %s of topic %d was replayed %d times and is set aside",
         record.id,

@@ -122,6 +122,7 @@ class SessionStore:
 
     @property
     def path(self) -> str:
+        """The directory."""
         return self._engine.path
 
     @property

@@ -1,6 +1,6 @@
 """One queue of a store: put in, take out, acknowledge.
 
-A call that changes something returns when the change is on disk. Memory follows the log: nobody sees a change before
+A call that changes something returns when the change is on disk. Memory follows the log: no thread sees a change before
 it is durable, and what was taken and not acknowledged comes back when the store is opened again.
 """
 
@@ -51,7 +51,7 @@ class Taken:
         self._queue.ack_many([self])
 
     def nack(self) -> None:
-        """The work is not done: let somebody else take the record."""
+        """The work is not done: another `take` may get the record."""
         self._queue._give_back(self)
 
     def __enter__(self) -> Taken:
@@ -85,6 +85,7 @@ class Queue:
 
     @property
     def name(self) -> str:
+        """Its name; empty for the default queue."""
         return self.spec.name
 
     def __len__(self) -> int:
@@ -119,12 +120,12 @@ class Queue:
         self._leaves = True
 
     def _retire(self) -> None:
-        """The queue is deleted: whoever waits learns that nothing will come. The lock is held."""
+        """The queue is deleted: threads that wait learn that nothing will come. The lock is held."""
         self._deleted = True
         self._arrival.notify_all()
 
     def _wake(self) -> None:
-        """Let whoever waits look again. The lock is held."""
+        """Let threads that wait look again. The lock is held."""
         self._arrival.notify_all()
 
     # Putting in
@@ -350,5 +351,5 @@ def missing(name: str) -> QueueMissingError:
 def _not_taken(id_: int, name: str) -> RefusedError:
     return RefusedError(
         f"record {id_} of queue {name!r} is not handed out, or was acknowledged already",
-        advice="A record is acknowledged or given back once, by whoever took it",
+        advice="A record is acknowledged or given back once, by the call that took it",
     )

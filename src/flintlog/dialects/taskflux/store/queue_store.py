@@ -202,10 +202,12 @@ class QueueStore:
 
     @property
     def edition(self) -> str:
+        """`designed` or `shipped`."""
         return self._engine.layout.edition
 
     @property
     def last_lsn(self) -> int:
+        """The LSN of the last entry; -1 when there is none."""
         return self._engine.last
 
     @property

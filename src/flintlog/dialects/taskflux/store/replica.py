@@ -1,7 +1,7 @@
-"""`ReplicaLog`: the Raft side of a taskflux directory, for whoever replicates it.
+"""`ReplicaLog`: the Raft side of a taskflux directory.
 
 It knows terms, votes, entries and snapshots, and leaves elections and messages to the Raft above. The commit
-index is not stored, as Raft has it: after opening it is the snapshot's index until somebody raises it.
+index is not stored, as Raft has it: after opening it is the snapshot's index until `commit` raises it.
 """
 
 from __future__ import annotations
@@ -78,10 +78,12 @@ class ReplicaLog:
 
     @property
     def term(self) -> int:
+        """The current term."""
         return self._engine.metadata.term
 
     @property
     def vote(self) -> int | None:
+        """Which node got the vote of this term; None for no vote."""
         return self._engine.metadata.vote
 
     @property
@@ -91,6 +93,7 @@ class ReplicaLog:
 
     @property
     def last_lsn(self) -> int:
+        """The LSN of the last entry, or of the snapshot when the log behind it is empty."""
         return self._engine.last
 
     @property
@@ -100,18 +103,22 @@ class ReplicaLog:
 
     @property
     def commit_index(self) -> int:
+        """The last LSN that `commit` was told of, or the snapshot's."""
         return self._commit
 
     @property
     def snapshot_lsn(self) -> int:
+        """The LSN of the newest snapshot; -1 when there is none."""
         return self._engine.snapshot_index
 
     @property
     def snapshot_term(self) -> int:
+        """The term of the entry that the newest snapshot ends with."""
         return self._engine.snapshot_term
 
     @property
     def edition(self) -> str:
+        """`designed` or `shipped`."""
         return self._engine.layout.edition
 
     @property

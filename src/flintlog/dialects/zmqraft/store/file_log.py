@@ -55,7 +55,7 @@ _NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
 
 
 class FileLog:
-    """The log of one peer, open for writing. Not thread-safe: whoever shares it serialises."""
+    """The log of one peer, open for writing. Use it from one thread at a time."""
 
     def __init__(
         self,
@@ -561,6 +561,7 @@ class FileLog:
         self._failstop.check()
 
     def close(self) -> None:
+        """Give the files free."""
         self._failstop.close()
         self._failstop.end()
         self._last.close()

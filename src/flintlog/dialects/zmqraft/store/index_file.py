@@ -89,10 +89,12 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
+        """Has every slot an entry?"""
         return self.count == self.capacity
 
     @property
     def data_size(self) -> int:
+        """How many bytes of entries stand behind the slots."""
         return int(self._slots[self.count - 1]) if self.count else 0
 
     def fits(self, size: int) -> bool:
@@ -201,6 +203,7 @@ class IndexFile:
         self._data_start -= lay.SLOT_SIZE * (self.capacity - self.count)
 
     def close(self) -> None:
+        """Give the file free."""
         self._file.close()
 
 

@@ -128,6 +128,7 @@ class RaftStore:
 
     @property
     def hard_state(self) -> HardState:
+        """Term, vote and what was applied, as they are on disk."""
         return HardState(self.raft["currentTerm"], self.raft["votedFor"], self.applied["lastApplied"])
 
     def set_hard_state(
@@ -181,14 +182,17 @@ class RaftStore:
 
     @property
     def first_index(self) -> int:
+        """The index of the first entry that can be read."""
         return self.log.first
 
     @property
     def last_index(self) -> int:
+        """The index of the last entry, or of the snapshot when the log behind it is empty."""
         return self.log.last
 
     @property
     def last_term(self) -> int:
+        """The term at `last_index`."""
         return self.log.last_term
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -303,6 +307,7 @@ class RaftStore:
             yield
 
     def term_of(self, index: int) -> int:
+        """The term of an entry, or of the snapshot at its index."""
         with self._reading():
             return self.log.term_of(index)
 
@@ -315,10 +320,12 @@ class RaftStore:
 
     @property
     def snapshot_index(self) -> int:
+        """The index that the snapshot covers; 0 when there is none."""
         return self.log.snapshot.index
 
     @property
     def snapshot_term(self) -> int:
+        """The term at `snapshot_index`."""
         return self.log.snapshot.term
 
     @property

@@ -1,4 +1,4 @@
-"""`SnapshotFile`: the state of whoever uses the log, at an index; written beside, installed by one rename.
+"""`SnapshotFile`: the application's state at an index; written beside, installed by one rename.
 
 The data comes as bytes, as a stream of unknown length, or in chunks at given offsets as a follower receives it.
 """

@@ -128,6 +128,7 @@ class StateFile:
         return packed
 
     def close(self) -> None:
+        """Give the file free."""
         self._failstop.close()
         self._failstop.end()
         self._file.close()

@@ -27,7 +27,7 @@ _LENGTH_MAX = 2**32 - 1
 
 
 class TokenFile:
-    """The segments of one file, open for writing; a new file is empty. Not thread-safe: whoever shares it serialises.
+    """The segments of one file, open for writing; a new file is empty. Use it from one thread at a time.
 
     With `marker` the file must be there and is only read: the segments end with that token, and plain content
     follows, as in index files (`ITMZ`) and snapshots (`DATA`).
@@ -218,6 +218,7 @@ class TokenFile:
         return added
 
     def close(self) -> None:
+        """Give the file free."""
         self._failstop.close()
         self._failstop.end()
         self._file.close()
