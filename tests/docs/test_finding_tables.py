@@ -81,6 +81,11 @@ def test_a_code_without_a_row_and_a_severity_that_its_row_lacks_cannot_be_told()
         TABLE.of(Damage("odd", "cut", 3, "more", "less", torn=True))
 
 
+def test_a_code_has_one_row():
+    with pytest.raises(ValueError, match="odd has two rows"):
+        Codes("odd | note | a | opens | nothing\nodd | note | b | opens | nothing")
+
+
 def test_a_finding_has_the_gravest_severity_of_its_row_unless_another_is_chosen():
     assert TABLE.finding("odd", "x").severity is Severity.CORRUPT
     assert TABLE.finding("odd", "x", severity=Severity.NOTE).severity is Severity.NOTE

@@ -157,6 +157,8 @@ class Codes(Mapping[str, Code]):
                 section = line.lstrip("# ")
                 continue
             code, severities, meaning, opening, repair, *runbook = line.split(" | ")
+            if code in self._rows:
+                raise ValueError(f"{code} has two rows")
             words = tuple(map(Severity, severities.split(" or ")))
             told = runbook[0] if runbook else _runbook(words, opening)
             self._rows[code] = Code(code, section, words, meaning, opening, repair, told)

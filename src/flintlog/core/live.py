@@ -217,8 +217,8 @@ def _passed(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTE, message=message)
 
 
-def _too_fast(path: str) -> ChangedError:
-    return ChangedError(
+def _too_fast(path: str) -> RefusedError:
+    return RefusedError(
         "the directory changes faster than it can be read",
         file=path,
         advice="Try again, or close the store that writes here",

@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 
 from flintlog.core.finding import Finding, Severity, gravest, refuse_grave
-from flintlog.core.live import ChangedError, settled
+from flintlog.core.live import ChangedError
 from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
 from flintlog.dialects.limestone import base, epochs, scan
@@ -42,6 +42,7 @@ from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 _TELL_SECONDS = 0.1
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +199,17 @@ def survey(
     """
     progress = progress or disk.progress
     walker = (walker or partial(_walks, progress=progress)) if walk else None
-
-    def look() -> Survey:
+    for attempt in range(_ATTEMPTS):
         catalogs = _catalog_bytes(disk, path)
-        found = _survey(disk, path, catalogs, progress, walker, assumed)
-        if _catalog_bytes(disk, path) != catalogs or _has_rotated(found):
-            raise ChangedError(
-                "a log or a catalog was replaced while it was read", file=path, advice="Try again"
-            )
-        return found
-
-    return settled(disk, path, look)
+        try:
+            found = _survey(disk, path, catalogs, progress, walker, assumed)
+        except ChangedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            continue
+        if _catalog_bytes(disk, path) == catalogs and not _has_rotated(found):
+            return found
+    raise ChangedError("the directory changes faster than it can be read", file=path, advice="Try again")
 
 
 def _has_rotated(found: Survey) -> bool:
