@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.compile import helper, kernel, le32, le64
+from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 from flintlog.dialects.mpy6a.operations import CHECKSUM_SIZE
 from flintlog.dialects.mpy6a.scan import Events
 
 NONE = -1
+_SESSION, _TOPIC, _ATTEMPTS = (lay.RECORD.offset(name) for name in ("session id", "topic", "attempts"))
+_RECORD_SIZE_MIN = lay.RECORD_SIZE_MIN
 Ints = NDArray[np.int64]
 
 
@@ -193,16 +196,16 @@ def _read_fields(
         else:
             continue
         if record >= 0:
-            if end - record < 30:
+            if end - record < _RECORD_SIZE_MIN:
                 continue
             data[row] = record
             time[row] = seconds(buffer, record)
-            _, at = uvarint_at(buffer, record + 28, end)
+            _, at = uvarint_at(buffer, record + _ATTEMPTS, end)
             if at >= 0:
                 count, at = uvarint_at(buffer, at, end)
                 if at >= 0 and count == np.uint64(end - at):  # one record, and nothing behind it
-                    session[row] = record + 8
-                    topic[row] = le32(buffer, record + 24)
+                    session[row] = record + _SESSION
+                    topic[row] = le32(buffer, record + _TOPIC)
                     has_topic[row] = True
         if topic[row] >= (1 << 31):
             topic[row] -= 1 << 32
