@@ -30,7 +30,6 @@ from flintlog.disk import DEFERRED
 from flintlog.errors import RefusedError, UsageError
 
 
-
 class Taken:
     """A record handed out. `ack` removes it for good; `nack` puts it behind all others of its key.
 
@@ -134,7 +133,9 @@ class Queue:
         payload = bytes(payload)
         key = _whole(key)
         # The size is checked when the record is admitted; until then it only has to fit its field.
-        delta = self._add_prefix + lay.KEY_AND_LENGTH.pack(key, min(len(payload), lay.DATA_SIZE_MAX)) + payload
+        delta = (
+            self._add_prefix + lay.KEY_AND_LENGTH.pack(key, min(len(payload), lay.DATA_SIZE_MAX)) + payload
+        )
         blob = self._journal.encode(delta)
 
         def apply() -> None:

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class EventColumns:
     """Columns beside those of `Events`. Places count from the beginning of the log."""
 
     code: Ints  # NONE: the payload cannot be read
@@ -69,7 +69,7 @@ def is_ascii(buffer: Any, at: int, size: int) -> bool:
 
 
 @kernel
-def _read_fields(
+def _read_columns(
     buffer: Any,
     offset: Any,
     payload: Any,
@@ -214,14 +214,14 @@ def _read_fields(
         code[row] = which
 
 
-def read_fields(view: memoryview, events: Events, *, checked: bool) -> Fields:
+def read_columns(view: memoryview, events: Events, *, checked: bool) -> EventColumns:
     """The fields of every event."""
     count = len(events)
     columns = {
         name: np.zeros(count, np.bool_) if name == "has_topic" else np.full(count, NONE, np.int64)
-        for name in Fields.__dataclass_fields__
+        for name in EventColumns.__dataclass_fields__
     }
-    _read_fields.run(
+    _read_columns.run(
         int(events.length.sum()),
         view,
         events.offset,
@@ -230,4 +230,4 @@ def read_fields(view: memoryview, events: Events, *, checked: bool) -> Fields:
         CHECKSUM_SIZE if checked else 0,
         *columns.values(),
     )
-    return Fields(**columns)  # type: ignore[arg-type]
+    return EventColumns(**columns)  # type: ignore[arg-type]
