@@ -11,7 +11,7 @@ from tests.mpy6a.damaged import BY_CODE, FIRST, SECOND, T0, TOPICS, logged, note
 
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.log import Log
-from flintlog.dialects.mpy6a import entries, event_fields, scan, tables, waiting
+from flintlog.dialects.mpy6a import entries, event_columns, scan, tables, waiting
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.dialect import DIALECT
@@ -282,12 +282,14 @@ def _every_operation():
 def test_fields_are_the_same_compiled_and_for_every_operation():
     view = _every_operation()
     events = scan.scan_log(view, checked=True).events
-    plain = event_fields.read_fields(view, events, checked=True)
-    columns = {name: np.zeros_like(getattr(plain, name)) for name in event_fields.Fields.__dataclass_fields__}
+    plain = event_columns.read_columns(view, events, checked=True)
+    columns = {
+        name: np.zeros_like(getattr(plain, name)) for name in event_columns.EventColumns.__dataclass_fields__
+    }
     for name, column in columns.items():
         if name != "has_topic":
-            column[:] = event_fields.NONE
-    event_fields._read_fields.compiled()(
+            column[:] = event_columns.NONE
+    event_columns._read_columns.compiled()(
         np.frombuffer(view, np.uint8), events.offset, events.payload, events.length, 4, *columns.values()
     )
     for name, column in columns.items():

@@ -100,24 +100,24 @@ class Entry:
 
     def encode(self) -> bytes:
         """The entry's bytes."""
+        if self.type not in OPERATIONS:
+            raise UsageError(f"type {self.type} is not an entry")
+        if self.type == PUT and self.blobs:
+            raise UsageError("an entry with blobs has type 10")
         storage = check_number("storage id", self.storage)
         major, minor = (check_number("write version", part) for part in self.version)
+        encode = TABLES[self.type].encode
         if self.type in (CLEAR_STORAGE, ADD_STORAGE, REMOVE_STORAGE):
-            return TABLES[self.type].encode(self.type, storage, major, minor)
+            return encode(self.type, storage, major, minor)
         _check_length("key", self.key)
         if self.type == REMOVE:
-            return TABLES[REMOVE].encode(REMOVE, storage, self.key, major, minor)
+            return encode(REMOVE, storage, self.key, major, minor)
         _check_length("value", self.value)
-        if self.type == PUT and not self.blobs:
-            return TABLES[PUT].encode(PUT, storage, self.key, major, minor, self.value)
-        if self.type == PUT_BLOBS:
-            blobs = [check_number("blob number", blob) for blob in self.blobs]
-            numbers = struct.pack(f"<{len(blobs)}Q", *blobs)
-            return TABLES[PUT_BLOBS].encode(
-                PUT_BLOBS, storage, self.key, major, minor, self.value, len(blobs), numbers
-            )
-        wrong = "an entry with blobs has type 10" if self.type == PUT else f"type {self.type} is not an entry"
-        raise UsageError(wrong)
+        if self.type == PUT:
+            return encode(PUT, storage, self.key, major, minor, self.value)
+        blobs = [check_number("blob number", blob) for blob in self.blobs]
+        numbers = struct.pack(f"<{len(blobs)}Q", *blobs)
+        return encode(PUT_BLOBS, storage, self.key, major, minor, self.value, len(blobs), numbers)
 
 
 def put(storage: int, key: bytes, value: bytes, version: Version, blobs: tuple[int, ...] = ()) -> Entry:

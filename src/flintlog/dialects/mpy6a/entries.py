@@ -23,9 +23,9 @@ from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view,
 from flintlog.core.finding import Damage
 from flintlog.core.live import settled, told_when_it_goes
 from flintlog.core.workers import Workers
-from flintlog.dialects.mpy6a import event_fields, fields, scan, tables
+from flintlog.dialects.mpy6a import event_columns, fields, scan, tables
 from flintlog.dialects.mpy6a import layout as lay
-from flintlog.dialects.mpy6a.event_fields import Fields
+from flintlog.dialects.mpy6a.event_columns import EventColumns
 from flintlog.dialects.mpy6a.examine import EXAMINE_BYTES
 from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.layout import MalformedError, StateID
@@ -183,13 +183,15 @@ def _read_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iter
 
 def _log(
     disk: Disk, path: str, split: Split
-) -> tuple[memoryview, LogScan | None, Fields | None, Damage | None]:
+) -> tuple[memoryview, LogScan | None, EventColumns | None, Damage | None]:
     """A log with its events and their fields, and what is wrong with it."""
     view = _view(disk, path, split)
     return view, *_read_log(view, checked=split.file == lay.OPERATIONS_FILE)
 
 
-def _read_log(view: memoryview, *, checked: bool) -> tuple[LogScan | None, Fields | None, Damage | None]:
+def _read_log(
+    view: memoryview, *, checked: bool
+) -> tuple[LogScan | None, EventColumns | None, Damage | None]:
     if not len(view) and not checked:
         return None, None, None  # never begun
     try:
@@ -197,7 +199,7 @@ def _read_log(view: memoryview, *, checked: bool) -> tuple[LogScan | None, Field
     except MalformedError as problem:
         message = f"16 bytes of header: {problem.message}"
         return None, None, Damage(f"log-{problem.code}", message, 0, "a header", f"{len(view)} bytes")
-    parsed = event_fields.read_fields(view, log.events, checked=checked)
+    parsed = event_columns.read_columns(view, log.events, checked=checked)
     return log, parsed, scan.judge_log(view, log, checked=checked)
 
 

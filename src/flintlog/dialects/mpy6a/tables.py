@@ -22,7 +22,7 @@ from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a import scan
-from flintlog.dialects.mpy6a.event_fields import NONE, Fields
+from flintlog.dialects.mpy6a.event_columns import NONE, EventColumns
 from flintlog.dialects.mpy6a.layout import Descriptor, StateID
 from flintlog.dialects.mpy6a.scan import Events, Records
 from flintlog.dialects.mpy6a.waiting import Piece
@@ -114,7 +114,7 @@ def record_batch(
 
 
 def event_batch(
-    view: memoryview, events: Events, fields: Fields, file: str, query: EntryQuery
+    view: memoryview, events: Events, fields: EventColumns, file: str, query: EntryQuery
 ) -> pa.RecordBatch:
     """Some events of a log."""
     topic = np.where(fields.has_topic, fields.topic, 0).astype(np.int32)
@@ -150,7 +150,7 @@ def event_batch(
     )
 
 
-def _words(fields: Fields) -> pa.Array:
+def _words(fields: EventColumns) -> pa.Array:
     return _WORD_ARRAY.take(pa.array(np.where(fields.code == NONE, len(_WORDS), fields.code)))
 
 
@@ -267,7 +267,7 @@ def wanted_records(records: Records, query: EntryQuery) -> Mask:
     return keep
 
 
-def wanted_events(view: memoryview, events: Events, fields: Fields, query: EntryQuery) -> Mask:
+def wanted_events(view: memoryview, events: Events, fields: EventColumns, query: EntryQuery) -> Mask:
     """Which events a query asks for."""
     keep = between(events.term, events.index, query)
     if query.operations is not None:

@@ -14,7 +14,7 @@ from flintlog.columns.checksum import checksums, crc32_mpeg2
 from flintlog.columns.compile import kernel
 from flintlog.columns.gather import offsets_of
 from flintlog.columns.payloads import back_to_back
-from flintlog.dialects.taskflux.layout import RECORD_MARKER, Layout
+from flintlog.dialects.taskflux.layout import KEY_AND_LENGTH, RECORD_MARKER, Layout
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: bytes, 
 def _adds_one_by_one(
     layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: bytes, offsets: Ints
 ) -> bytes:
-    pack = struct.Struct(">qi").pack
+    pack = KEY_AND_LENGTH.pack
     places = offsets.tolist()
     return b"".join(
         layout.encode_record(term, prefix + pack(key, end - begin) + payloads[begin:end])

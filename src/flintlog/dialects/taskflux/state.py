@@ -22,7 +22,7 @@ from flintlog.errors import DamageError
 Ints = NDArray[np.int64]
 Ids = NDArray[np.uint64]
 
-_RECORD_SIZE_MIN = lay.STATE_RECORD.size
+_RECORD_HEAD = lay.STATE_RECORD.size
 _PLACES_MAX = 1 << 16
 
 
@@ -93,12 +93,12 @@ class Base:
 def _snapshot_records(buffer: Any, at: int, size: int, id_: Any, key: Any, payload: Any, length: Any) -> int:
     """Read len(id_) records; the offset behind them, or -1 when the state ends inside one."""
     for index in range(len(id_)):
-        if size - at < 20:
+        if size - at < _RECORD_HEAD:
             return -1
         id_[index] = be64(buffer, at)
         key[index] = be64(buffer, at + 8)
         count = be32(buffer, at + 16)
-        at += 20
+        at += _RECORD_HEAD
         if count > size - at:
             return -1
         payload[index] = at
@@ -133,7 +133,7 @@ def record_places(body: memoryview, at: int, count: int) -> tuple[Ints, Ints, in
 
     Fewer than `count` come where the state ends inside one, or when there are very many.
     """
-    count = min(count, (len(body) - at) // _RECORD_SIZE_MIN, _PLACES_MAX)
+    count = min(count, (len(body) - at) // _RECORD_HEAD, _PLACES_MAX)
     begin = at
     while True:
         ids, keys, payloads, lengths = (np.empty(count, np.int64) for _ in range(4))
@@ -144,7 +144,7 @@ def record_places(body: memoryview, at: int, count: int) -> tuple[Ints, Ints, in
 
 
 def _read_pointers(body: memoryview, at: int, count: int) -> tuple[Pointers, int]:
-    if count > (len(body) - at) // _RECORD_SIZE_MIN:
+    if count > (len(body) - at) // _RECORD_HEAD:
         raise DamageError(f"the snapshot ends before {count} records", code="snapshot-short", offset=at)
     ids, keys, payloads, lengths = (np.empty(count, np.int64) for _ in range(4))
     begin = at

@@ -43,32 +43,24 @@ MARKERS = (ENTRIES_TOKEN, DATA_TOKEN)  # the last token; behind it stands what i
 HEAD_SEGMENTS_MAX = 1 << 16  # a gigabyte of zeros is many empty segments
 
 
-def _head(token: bytes, meaning: str, size: str, *fields: Field) -> Table:
-    """The first segment of a file. Its size counts what stands behind it, up to the next token."""
-    return Table(
-        "little",
-        Field("token", "4B", meaning, token.decode(), value=token),
-        Field("size", "u32", size),
-        Field("version", "u32", value=VERSION),
-        *fields,
-    )
-
-
 def _number(value: int) -> str:
     return str(value) if value <= NUMBER_MAX else f"{value}, which is above 2^53 - 1"
 
 
-INDEX = _head(
-    INDEX_TOKEN,
-    "an index file begins",
-    "{} bytes up to the end of the offset table",
+_VERSION = Field("version", "u32", value=VERSION)
+INDEX = Table(
+    "little",
+    Field("token", "4B", "an index file begins", "RLOG", value=INDEX_TOKEN),
+    Field("size", "u32", "{} bytes up to the end of the offset table"),
+    _VERSION,
     Field("capacity", "u32 c"),
     Field("first index", "u64"),
 )
-SNAPSHOT = _head(
-    SNAPSHOT_TOKEN,
-    "a snapshot file begins",
-    "{} bytes of header",
+SNAPSHOT = Table(
+    "little",
+    Field("token", "4B", "a snapshot file begins", "SNAP", value=SNAPSHOT_TOKEN),
+    Field("size", "u32", "{} bytes of header"),
+    _VERSION,
     Field("last index", "u64", _number),
     Field("last term", "u64", _number),
     Field("data size", "u64 d", _number),

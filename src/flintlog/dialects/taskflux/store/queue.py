@@ -6,7 +6,6 @@ it is durable, and what was taken and not acknowledged comes back when the store
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from functools import partial
 from operator import index
@@ -29,8 +28,6 @@ from flintlog.dialects.taskflux.store.journal import Journal
 from flintlog.dialects.taskflux.store.waiting import Ids, Ints, Record, Waiting
 from flintlog.disk import DEFERRED
 from flintlog.errors import RefusedError, UsageError
-
-_KEY_AND_LENGTH = struct.Struct(">qi")
 
 
 class Taken:
@@ -137,7 +134,9 @@ class Queue:
         payload = bytes(payload)
         key = _whole(key)
         # The size is checked when the record is admitted; until then it only has to fit its field.
-        delta = self._add_prefix + _KEY_AND_LENGTH.pack(key, min(len(payload), lay.DATA_SIZE_MAX)) + payload
+        delta = (
+            self._add_prefix + lay.KEY_AND_LENGTH.pack(key, min(len(payload), lay.DATA_SIZE_MAX)) + payload
+        )
         blob = self._journal.encode(delta)
 
         def apply() -> None:

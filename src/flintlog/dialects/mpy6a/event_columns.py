@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 
 from flintlog.columns.compile import helper, kernel, le32, le64
 from flintlog.columns.table import Columns
+from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 from flintlog.dialects.mpy6a.operations import CHECKSUM_SIZE
 from flintlog.dialects.mpy6a.scan import Events
 
 NONE = -1
+_SESSION, _TOPIC, _ATTEMPTS = (lay.RECORD.offset(name) for name in ("session id", "topic", "attempts"))
+_RECORD_SIZE_MIN = lay.RECORD_SIZE_MIN
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Fields(Columns):
+class EventColumns(Columns):
     """Columns beside those of `Events`. Places count from the beginning of the log."""
 
     code: Ints  # NONE: the payload cannot be read
@@ -64,7 +67,7 @@ def is_ascii(buffer: Any, at: int, size: int) -> bool:
 
 
 @kernel
-def _read_fields(
+def _read_columns(
     buffer: Any,
     offset: Any,
     payload: Any,
@@ -191,16 +194,16 @@ def _read_fields(
         else:
             continue
         if record >= 0:
-            if end - record < 30:
+            if end - record < _RECORD_SIZE_MIN:
                 continue
             data[row] = record
             time[row] = seconds(buffer, record)
-            _, at = uvarint_at(buffer, record + 28, end)
+            _, at = uvarint_at(buffer, record + _ATTEMPTS, end)
             if at >= 0:
                 count, at = uvarint_at(buffer, at, end)
                 if at >= 0 and count == np.uint64(end - at):  # one record, and nothing behind it
-                    session[row] = record + 8
-                    topic[row] = le32(buffer, record + 24)
+                    session[row] = record + _SESSION
+                    topic[row] = le32(buffer, record + _TOPIC)
                     has_topic[row] = True
         if topic[row] >= (1 << 31):
             topic[row] -= 1 << 32
@@ -209,14 +212,14 @@ def _read_fields(
         code[row] = which
 
 
-def read_fields(view: memoryview, events: Events, *, checked: bool) -> Fields:
+def read_columns(view: memoryview, events: Events, *, checked: bool) -> EventColumns:
     """The fields of every event."""
     count = len(events)
     columns = {
         name: np.zeros(count, np.bool_) if name == "has_topic" else np.full(count, NONE, np.int64)
-        for name in Fields.__dataclass_fields__
+        for name in EventColumns.__dataclass_fields__
     }
-    _read_fields.run(
+    _read_columns.run(
         int(events.length.sum()),
         view,
         events.offset,
@@ -225,4 +228,4 @@ def read_fields(view: memoryview, events: Events, *, checked: bool) -> Fields:
         CHECKSUM_SIZE if checked else 0,
         *columns.values(),
     )
-    return Fields(**columns)  # type: ignore[arg-type]
+    return EventColumns(**columns)  # type: ignore[arg-type]
