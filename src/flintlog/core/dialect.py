@@ -120,7 +120,7 @@ class Dialect(ABC):
     | `upkeep/verify` | `inspect`, `verify` |
     | `upkeep/repair`, `snapshot`, `compact` | `plan_repair`, `plan_snapshot`, `plan_compact` |
     | `upkeep/migrate` | `plan_migrate`, where there is another edition or a newer version |
-    | `upkeep/picture` | `picture`, `is_member` |
+    | `picture` | `picture`, `is_member` |
 
     `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed.
     """
@@ -186,7 +186,7 @@ class Dialect(ABC):
 
     def is_member(self, name: str) -> bool:
         """Can a backup have a file of this name? A list of files comes from outside."""
-        found: bool = self.room("upkeep.picture").is_member(name)
+        found: bool = self.room("picture").is_member(name)
         return found
 
 

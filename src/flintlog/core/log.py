@@ -268,7 +268,7 @@ class Log:
         Somebody may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
         """
         number = self._parsed(as_of)
-        found: Picture = self._room("upkeep.picture").picture(self.disk, self.root, number)
+        found: Picture = self._room("picture").picture(self.disk, self.root, number)
         return found
 
     def is_member(self, name: str) -> bool:

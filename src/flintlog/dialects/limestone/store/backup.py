@@ -21,9 +21,9 @@ from flintlog.core.backup.restoring import read_of_kind, restore_backup
 from flintlog.core.new_place import new_place
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
+from flintlog.dialects.limestone.picture import is_member, make_picture
 from flintlog.dialects.limestone.store.datastore import Datastore
 from flintlog.dialects.limestone.survey import survey
-from flintlog.dialects.limestone.upkeep.picture import is_member, make_picture
 from flintlog.disk import Disk, assembled
 from flintlog.errors import RefusedError, UsageError
 
