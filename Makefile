@@ -62,6 +62,7 @@ docs: $(STAMP) ## write options, fields, public names and findings into docs, dr
 	@$(BIN)/python -m scripts.pages.reference
 	@$(BIN)/python -m scripts.pages.byte_maps
 	@$(BIN)/python -m scripts.pages.finding_tables
+	@$(BIN)/python -m scripts.pages.rooms
 
 site: $(STAMP) ## build the pages and the API reference as a site with search, in site/
 	@PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts.pages.rooms import PAGE, ROOMS, imported_rooms, imports, page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flintlog"
@@ -26,6 +27,78 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
+
+
+# What a room may import, from below. `testing` also imports the stores by the doors of the package.
+BELOW = {
+    "errors": set(),
+    "disk": {"errors"},
+    "columns": {"errors", "disk"},
+    "core": {"errors", "disk"},
+    "dialects": {"errors", "disk", "columns", "core"},
+    "pipeline": {"errors", "disk", "columns", "core"},
+    "cli": {"errors", "disk", "columns", "core", "pipeline", "web"},
+    "web": {"errors", "core", "cli"},
+    "testing": {"errors", "disk", "core", "dialects"},
+}
+BYTES = {"layout", "findings"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_stands_below_it(room):
+    assert imported_rooms(room) <= BELOW[room]
+
+
+def test_the_architecture_page_shows_what_the_rooms_import():
+    assert PAGE.read_text() == page()
+
+
+def _floor(name: str) -> int:
+    """Bytes, reading, store, upkeep: from 0 on."""
+    room = name.partition(".")[0]
+    return 0 if room in BYTES else {"store": 2, "upkeep": 3}.get(room, 1)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_module_of_a_dialect_imports_nothing_from_a_floor_above(dialect):
+    folder = SOURCE / "dialects" / dialect
+    for path in folder.rglob("*.py"):
+        mine = _floor(".".join(path.relative_to(folder).with_suffix("").parts))
+        own = {
+            name.partition(f"dialects.{dialect}.")[2]
+            for name in imports(path)
+            if f"dialects.{dialect}." in name
+        }
+        if path.name != "__init__.py" or path.parent != folder:  # that is the door of the dialect
+            assert {name for name in own if _floor(name) > mine} == set(), path
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    done: set[str] = set()
+
+    def visit(name: str, path: Path, above: tuple[str, ...]) -> None:
+        assert name not in above, " < ".join((*above, name))
+        if name in done:
+            return
+        for other in imports(path, lazy=False):
+            found = _module(other)
+            if found is not None and found != path:
+                visit(str(found), found, (*above, name))
+        done.add(name)
+
+    for path in SOURCE.rglob("*.py"):
+        visit(str(path), path, ())
+
+
+def _module(name: str) -> Path | None:
+    """The file of a module, or of what is imported from it."""
+    for parts in (name.split("."), name.split(".")[:-1]):
+        place = SOURCE.joinpath(*parts)
+        if place.with_suffix(".py").is_file():
+            return place.with_suffix(".py")
+        if (place / "__init__.py").is_file() and parts:
+            return place / "__init__.py"
+    return None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
