@@ -75,7 +75,7 @@ def test_a_tail_that_stays_is_torn(make, tmp_path):
 def test_the_note_says_what_happened(tmp_path):
     path, file, finished, _ = torn_peer(tmp_path)
     (finding,) = Log(detect(DISK, str(path)), Disk(Finishing(file, finished)), str(path)).inspect().findings
-    assert finding.message.endswith("gone a moment later, so somebody is writing here")
+    assert finding.message.endswith("gone a moment later, so a store is writing here")
 
 
 def test_a_look_goes_on_when_a_file_is_removed_and_gives_up_some_time(tmp_path):

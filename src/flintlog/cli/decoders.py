@@ -72,7 +72,7 @@ class Decoding:
             return None
         try:
             return _tidy(self._decoder(payload))
-        except Exception:  # of somebody else's code, on bytes that may be anything
+        except Exception:  # of another's code, on bytes that may be anything
             self.failed += 1
             return None
 

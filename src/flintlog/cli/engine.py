@@ -73,7 +73,7 @@ def _in_short() -> Iterator[None]:
 
 
 def _runs_already() -> bool:
-    """Is there a session that somebody else in this process works with?"""
+    """Is there a session that other code of this process works with?"""
     try:
         from pyspark.sql import SparkSession
     except ImportError:  # `session` says what to do
@@ -83,7 +83,7 @@ def _runs_already() -> bool:
 
 @contextmanager
 def workers(arguments: argparse.Namespace) -> Iterator[Workers | None]:
-    """Whoever does the heavy work of the verb; None: this process."""
+    """The workers for the heavy work of the verb; None: this process does it."""
     with engine(arguments) as spark:
         if spark is None:
             yield None

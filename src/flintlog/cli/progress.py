@@ -17,12 +17,12 @@ from flintlog.cli.terminal import human_size
 from flintlog.disk import Disk, Kernel, KernelInFront
 
 _REDRAW_SECONDS = 0.1
-UNKNOWN = -1  # the total of work whose end nobody knows
+UNKNOWN = -1  # the total of work whose end is not known
 _ERASE = "\r\x1b[K"
 
 
 class Meter:
-    """Is told how much is done of how much, by whoever reads or writes much. This one says nothing.
+    """Code that reads or writes much tells it how much is done of how much. This one says nothing.
 
     `expected` takes the place of a total that the one who tells does not know.
     """

@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     try:
         if not explorer.only_here:
             print(
-                "flintlog: whoever reaches this address can read these logs; there is no password",
+                "flintlog: everyone who reaches this address can read these logs; there is no password",
                 file=sys.stderr,
             )
         output.summary({"url": explorer.url, "directories": [log.path for log in logs]}, [explorer.url])

@@ -53,7 +53,7 @@ class EntryQuery:
 
     @property
     def cut_bytes(self) -> int | None:
-        """How large a piece may be; None: files are read whole, because behind damage nobody knows where one begins."""
+        """How large a piece may be; None: files are read whole, as damage hides where one begins."""
         return self.split_bytes if self.on_damage == "fail" else None
 
     @property

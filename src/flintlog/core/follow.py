@@ -1,4 +1,4 @@
-"""Following a log that somebody writes to: what is new since a place, delivered once and never before it is durable.
+"""Following a log that a store writes to: what is new since a place, delivered once and never before it is durable.
 
 A *place* says up to where everything was delivered. It is a small JSON object that describes itself, so that a
 checkpoint, a manifest or a person can hold it; the empty one is the beginning of the log. `advance` finds the next
@@ -111,7 +111,7 @@ class ReplacedError(RefusedError):
 
 
 def lost(path: str, what: str) -> LossError:
-    """The error for entries that nobody can deliver any more."""
+    """The error for entries that can no longer be delivered."""
     return LossError(
         f"{what} were removed before they were delivered",
         file=path,

@@ -1,7 +1,7 @@
 """Group commit: many threads hand in work, one of them writes and syncs for all.
 
 There is no writer thread. The first thread that waits becomes the leader and flushes everything handed in so
-far; whoever comes while the device is busy waits and is flushed together by the next leader. A single thread
+far; threads that come while the device is busy wait, and the next leader flushes them together. A single thread
 therefore pays no hand-over, and sixteen threads share one fsync.
 
 A thread that waits is not interrupted: a signal handler that raises does so when the work is durable.
@@ -26,7 +26,7 @@ class Ticket(Generic[T]):
 
     def __init__(self, *items: T) -> None:
         self.items = items  # one, or none for a ticket that only waits for those before it
-        self.gate: Any = None  # a lock, made only when somebody has to sleep
+        self.gate: Any = None  # a lock, made only when a thread has to sleep
         self.done = False
         self.leads = False
         self.error: BaseException | None = None
@@ -90,7 +90,7 @@ class GroupCommit(Generic[T]):
         try:
             gate.acquire()
         except BaseException:
-            with self._mutex:  # interrupted: nobody may wait for this thread to lead
+            with self._mutex:  # interrupted: no thread may wait for this one to lead
                 if ticket.leads:
                     ticket.leads = False
                     self._hand_over()

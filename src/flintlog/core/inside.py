@@ -1,8 +1,8 @@
 """What stands under the names of a log: its own files and directories, and nothing else.
 
 The root of a log is what the user named, and may be a link. Below it no link is followed: a store would write, and a
-repair remove, in a place that nobody named. Whoever lists a log asks here, so that readers, verbs and stores refuse
-the same things, and before anything is changed.
+repair remove, in a place that the user did not name. All code that lists a log asks here, so that readers, verbs and
+stores refuse the same things, and before anything is changed.
 """
 
 from __future__ import annotations

@@ -326,7 +326,7 @@ def age(name: str) -> tuple[str, int, str]:
 def _refusal(disk: Disk, root: str, folder: str, record: Record, passing: str = "") -> str | None:
     if record.stage == "begun":
         return (
-            "this repair was cut short, and nobody knows whether the directory was written to since; "
+            "this repair was cut short, and no record tells whether the directory was written to since; "
             "repair it to the end, or give --force to go back all the same"
         )
     halfway = record.stage == "undoing"

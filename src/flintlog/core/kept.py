@@ -40,7 +40,7 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     if any(
         other == name and _holds(disk, posixpath.join(place, f"{at:06d}-{name}"), data) for at, other in there
     ):
-        disk.sync_directory(place)  # whoever put it there may have died before that
+        disk.sync_directory(place)  # the process that put it there may have died before that
         return
     number = max((at for at, _ in there), default=0) + 1
     disk.publish(

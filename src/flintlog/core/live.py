@@ -1,7 +1,7 @@
-"""Looking at a directory that somebody may be writing to. Readers never lock, so they may catch a writer half-way.
+"""Looking at a directory that a store may be writing to. Readers never lock, so they may catch a writer half-way.
 
 What a crash leaves looks the same as what a writer is just about to finish. Only the second is gone a moment
-later, so whoever sees such a thing looks again before saying that it is wrong.
+later, so a reader that sees such a thing looks again before it says that it is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChangedError(RefusedError):
 
 
 def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
-    """What `read` makes of a directory that somebody may be writing to.
+    """What `read` makes of a directory that a store may be writing to.
 
     It looks again when a file went between its listing and its reading, when the parts were not of one moment
     (`ChangedError`), and when there is damage that may be a write on its way: a moment later that is not there.
@@ -213,7 +213,7 @@ def _place(finding: Finding) -> tuple[str, str | None, int | None]:
 
 
 def _passed(finding: Finding) -> Finding:
-    message = f"{finding.message}; gone a moment later, so somebody is writing here"
+    message = f"{finding.message}; gone a moment later, so a store is writing here"
     return replace(finding, severity=Severity.NOTE, message=message)
 
 

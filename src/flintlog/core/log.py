@@ -265,7 +265,7 @@ class Log:
     def picture(self, as_of: Position | None = None) -> Picture:
         """Which files, and how much of each, make the log now or at a position; raises where no store would open.
 
-        Somebody may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
+        A store may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
         """
         number = self._parsed(as_of)
         found: Picture = self._room("picture").picture(self.disk, self.root, number)

@@ -150,7 +150,7 @@ class StoreCondition:
     """Threads that sleep until a store changes. The lock is held in every call.
 
     A sleeper can be interrupted, but only while it sleeps: a handler that raised between giving the lock back and
-    sleeping, as it may in `threading.Condition`, would leave the lock to nobody.
+    sleeping, as it may in `threading.Condition`, would leave the lock taken for ever.
     """
 
     def __init__(self, lock: StoreLock) -> None:

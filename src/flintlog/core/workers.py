@@ -4,7 +4,7 @@ A dialect writes its large jobs against `Workers` and never learns who does the 
 functions and items are pickled, what a task gives back is small or bytes.
 
 A task may run twice, at the same time or later, and its result may be thrown away. So a task changes nothing but
-scratch files, and there it writes the same bytes to the same places whenever it runs. Whoever handed the work out
+scratch files, and there it writes the same bytes to the same places whenever it runs. The one who handed the work out
 publishes, once, when all of it is done.
 """
 
@@ -43,7 +43,7 @@ class Exchange(Protocol):
     def frame(
         self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> Any:
-        """The rows that a function gives for each bucket, as a table of whoever works: made when it is asked for."""
+        """The rows that a function gives for each bucket, as a table of the workers' own kind, made on demand."""
 
     def __enter__(self) -> Exchange: ...
 
@@ -51,7 +51,7 @@ class Exchange(Protocol):
 
 
 class Workers(Protocol):
-    """Somebody who runs many tasks at a time."""
+    """Runs many tasks at a time."""
 
     count: int  # tasks that run at the same time
 
@@ -67,7 +67,7 @@ class Workers(Protocol):
     def frame(
         self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
     ) -> Any:
-        """The rows that a function gives for each item, as a table of whoever works."""
+        """The rows that a function gives for each item, as a table of the workers' own kind."""
 
 
 class _Pool(ThreadPoolExecutor):
@@ -97,7 +97,7 @@ def threads_for(size: int) -> int:
 def threads(count: int) -> Iterator[Executor]:
     """Some threads for a generator to work with; of one alone, the thread that asks.
 
-    At the end nobody waits for them: a generator that is given up is closed whenever the collector finds it, also
+    At the end no thread waits for them: a generator that is given up is closed whenever the collector finds it, also
     inside the start of another thread, which holds a lock that waiting needs.
     """
     pool = _Here() if count == 1 else _Pool(count)

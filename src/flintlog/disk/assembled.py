@@ -1,4 +1,4 @@
-"""Files that lie in several places, seen as one directory that nobody can write to."""
+"""Files that lie in several places, seen as one directory that cannot be written to."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _AssembledKernel:
         return [*self._names[path]]
 
     def pause(self, seconds: float) -> None:
-        """Nobody writes here, so nothing is to be waited for."""
+        """No store writes here, so there is nothing to wait for."""
 
     def _place(self, path: str) -> str:
         place = self._places.get(path)

@@ -2,7 +2,7 @@
 
 A file's bytes are durable after `File.sync`. A name (created, renamed, removed) is durable after
 `sync_directory` of its parent, and a new directory's own name needs the same one floor up.
-`publish` and `make_directory` do all of it; whoever uses the single calls decides for himself.
+`publish` and `make_directory` do all of it; code that uses the single calls decides for itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FORKED = -2
 
 
 def no_progress(done: int, total: int) -> None:
-    """The progress of whoever does not watch."""
+    """The progress of a caller that does not watch."""
 
 
 class File:
@@ -102,7 +102,7 @@ class File:
     def view(self, *, copy: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
         """The whole file as one read-only buffer: mapped, or copied when it may be cut while it is read.
 
-        Whoever needs the bytes from `begin` to `end` only says so, and does not look at others: they may be zeros.
+        Pass `begin` and `end` to read only that range; the other bytes may be zeros.
         """
         size = self.size()
         end = size if end is None else min(end, size)
@@ -130,7 +130,7 @@ class File:
         return memoryview(pages).toreadonly()
 
     def window(self, start: int, end: int) -> memoryview:
-        """The bytes between two offsets as one read-only buffer, mapped: whoever has little room for addresses
+        """The bytes between two offsets as one read-only buffer, mapped: a process with little room for addresses
         reads a large file so."""
         return self._call("map", self._kernel.map_range, self._handle, start, min(end, self.size()))
 
@@ -194,7 +194,7 @@ class File:
 
 
 class Disk:
-    """Files and names of one machine, through one `Kernel`. Whoever reads much of it tells `progress` how far it is."""
+    """Files and names of one machine, through one `Kernel`. Long reads tell `progress` how far they are."""
 
     def __init__(self, kernel: Kernel | None = None, progress: Progress = no_progress) -> None:
         self.kernel: Kernel = kernel or LocalKernel()
@@ -216,7 +216,7 @@ class Disk:
     @staticmethod
     def borrow_directory(inside: str | None = None) -> str:
         """A new directory outside of any log, or in a given place, which goes when this process ends."""
-        import tempfile  # nobody else needs it, and it takes a moment to load
+        import tempfile  # only this call needs it, and it takes a moment to load
 
         folder = tempfile.TemporaryDirectory(prefix="flintlog-", dir=inside)
         atexit.register(folder.cleanup)

@@ -1,6 +1,6 @@
 """When a store takes no more work: after a failed write, when it is closed, and in a forked child.
 
-After a failed write nobody knows what is on the disk, so nothing more is written. The kernel may drop dirty pages
+After a failed write it is not known what is on the disk, so nothing more is written. The kernel may drop dirty pages
 after a failed fsync and report success the next time; only reading the files again, which opening does, tells what is
 there. A forked child has a copy of the memory and not the directory: what it wrote would go over the parent's bytes.
 """

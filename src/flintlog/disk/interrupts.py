@@ -51,7 +51,7 @@ class _StandIn:
 class _Lifted:
     """Handlers run, and raise, inside of this, until an inner block begins.
 
-    An interrupt may come when the first step of `__exit__` is not done: whoever is around is protected again by then.
+    An interrupt may come when the first step of `__exit__` is not done: the block around it is protected again by then.
     """
 
     __slots__ = ("_before", "_deferral")

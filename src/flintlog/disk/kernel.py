@@ -71,7 +71,7 @@ class Kernel(Protocol):
 
 
 class KernelInFront:
-    """Hands every call on to another kernel; whoever wants to do more overrides some."""
+    """Hands every call on to another kernel; a subclass that does more overrides some."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel

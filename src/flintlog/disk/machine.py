@@ -14,7 +14,7 @@ _JAVA_SECONDS_MAX = 20
 
 
 def mount_of(path: str) -> tuple[str | None, str | None, str | None]:
-    """The file system of a path, its mount options, and where it is mounted; None where nobody tells."""
+    """The file system of a path, its mount options, and where it is mounted; None where the system does not tell."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()

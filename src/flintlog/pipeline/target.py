@@ -8,7 +8,7 @@
 | `_flintlog/lock` | held while an export runs |
 
 A commit is one file that is published atomically when all its data is on the device. Only then do the data files move
-from `staged` to their place, and the next run finishes that if this one did not. So whoever reads the directory sees
+from `staged` to their place, and the next run finishes that if this one did not. So a reader of the directory sees
 whole commits, or for a moment the beginning of one. What no commit names is left over, and the next run removes it.
 
 In a Delta table the table's own log decides instead: a commit here is only prepared until that log has a transaction

@@ -144,7 +144,7 @@ def _prove(suite: Suite, processes: int) -> bool:
     proofs = prove_syncs(suite, processes=processes)
     for proof in proofs:
         print(
-            f"{proof.site}: {'missed by ' + proof.violation.line if proof.violation else 'NOBODY MISSES IT'}"
+            f"{proof.site}: {'missed by ' + proof.violation.line if proof.violation else 'NO SCENARIO MISSES IT'}"
         )
     return all(proof.violation is not None for proof in proofs)
 

@@ -1,7 +1,7 @@
 """Runs a scenario through all its crash images, and proves that no sync of a store is idle.
 
 `explore` recovers and judges every distinct image. `prove_syncs` takes the syncs away, one line of source at
-a time, and looks for an image that shows the loss: a sync nobody misses is either not needed or not tested.
+a time, and looks for an image that shows the loss: a sync that no scenario misses is either not needed or not tested.
 """
 
 from __future__ import annotations

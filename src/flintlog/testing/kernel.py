@@ -226,7 +226,7 @@ class MemoryKernel:
             self._rebind(Unlink(path, directory, name))
 
     def pause(self, seconds: float) -> None:
-        """Nobody else is on this machine, so nothing is to be waited for."""
+        """No other process is on this machine, so there is nothing to wait for."""
 
     def sync_directory(self, path: str) -> None:
         directory = self._find_directory(path)

@@ -2,7 +2,7 @@
 
 A page of entries ends with a cursor: file and byte of the last entry that was looked at. The next one goes on there,
 also when the log has grown meanwhile. The state is what replaying gives, so a page costs a replay; some pages more than
-were asked for are kept, and while they are, they fit together though somebody writes.
+were asked for are kept, and while they are, they fit together though a store writes.
 """
 
 from __future__ import annotations

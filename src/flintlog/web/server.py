@@ -345,7 +345,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._fail(code, error_json(error), allowed)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are nobody's business."""
+        """Requests are not logged."""
 
 
 def _http_status(error: FlintlogError) -> int:

@@ -14,7 +14,7 @@ from flintlog.web.faults import Faults, error_json
 
 
 class _StoppedError(Exception):
-    """Raised in the progress of a verification that nobody wants any more."""
+    """Raised in the progress of a verification that is no longer wanted."""
 
 
 class Verification:

@@ -125,7 +125,7 @@ def _inspect(what: Shown, given: Parameters) -> Answer:
 
 
 def _map(what: Shown, given: Parameters) -> Answer:
-    """How many bytes of each file make the log now; what else there is, nobody needs."""
+    """How many bytes of each file make the log now; what else there is, is not needed."""
     for _ in range(_LOOKS):
         try:
             found = what.log.picture()
@@ -255,7 +255,7 @@ FOLLOW_PARAMETERS = frozenset({"lines", "payload"})
 
 
 def follow(what: Shown, given: Parameters, waited: Callable[[], bool]) -> Iterator[Answer]:
-    """The last entries, then those that come, as `tail -f` tells them; until `waited` says that nobody listens.
+    """The last entries, then those that come, as `tail -f` tells them; until `waited` says that no page listens.
 
     Of many at once the last ones are told, and how many were left out.
     """

@@ -4,7 +4,7 @@ A backup is a directory of plain files with a list of them in `flintlog-backup.j
 one holds, compared by content, and copies only the rest. A *place* holds numbered backups of one log.
 
 What a dialect says is a *picture*: which files, and how much of each, make the log as it is now or was at a position.
-Everything else is here: copying a directory that somebody writes to, the list, the chain, the checks.
+Everything else is here: copying a directory that a store writes to, the list, the chain, the checks.
 
 Backups and restored directories are written to `<target>.new`, read back, and get their name last: they are there as a
 whole or not at all.

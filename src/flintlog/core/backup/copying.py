@@ -58,7 +58,7 @@ def identities(disk: Disk, path: str) -> dict[str, Identity]:
 class Pinned:
     """The files of a directory, held open from before it is looked at until they are copied.
 
-    A file that is open can be removed and still be read, and no other file gets its identity. So whoever looked finds
+    A file that is open can be removed and still be read, and no other file gets its identity. So the reader finds
     out whether the names still mean the files that were there before. Of very many the last are not held open.
     """
 

@@ -1,4 +1,4 @@
-"""A place with numbered backups of one log: taking the next one, from a directory that somebody may be writing to."""
+"""A place with numbered backups of one log: taking the next one, from a directory that a store may be writing to."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def check_backup(
 
 
 def _read_durable(disk: Disk, path: str) -> Backup:
-    """A list whose name is durable then: whoever made the backup may have died before it was."""
+    """A list whose name is durable then: the process that made the backup may have died before it was."""
     backup = read_list(disk, path)
     disk.sync_ancestors(path)
     return backup

@@ -1,7 +1,7 @@
 """What stands where a walk stopped: a torn tail, or damage.
 
 *The rule.* A session is synced before its epoch becomes durable, so bytes that no durable snippet can need are torn:
-nobody was told that they are on disk. Where a walk cannot go on, they are that
+no caller was told that they are on disk. Where a walk cannot go on, they are that
 
 1. inside a snippet above the durable epoch, or an invalidated one, or
 2. behind a closed snippet, or at the beginning of a file: a begin marker that is cut, or zeros, or
@@ -42,7 +42,7 @@ class Tail(Damage):
     good bytes begin again."""
 
     begin: int = 0
-    marked: bool = False  # they are inside an invalidated snippet: nobody will read them as anything
+    marked: bool = False  # they are inside an invalidated snippet: no reader takes them for anything
 
 
 def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) -> Tail | None:

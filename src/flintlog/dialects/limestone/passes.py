@@ -246,7 +246,7 @@ class Passes:
     def _merged(
         self, pool: Executor, parts: Sequence[Candidates], function: Callable[[Candidates], T]
     ) -> Iterator[T]:
-        """The winners bucket by bucket, a few ahead of whoever takes them."""
+        """The winners bucket by bucket, a few ahead of the one who takes them."""
         if not sum(map(len, parts)):
             return
         buckets = self._buckets(pool, parts)

@@ -1,4 +1,4 @@
-"""Which bytes of a directory make its keys and values at one epoch: for a copy of it, also while somebody writes."""
+"""Which bytes of a directory make its keys and values at one epoch: for a copy of it, also while a store writes."""
 
 from __future__ import annotations
 

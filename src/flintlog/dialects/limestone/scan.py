@@ -245,7 +245,7 @@ def walk(
 ) -> Walk:
     """The snippets from `start` on, up to the first record that begins at or behind `end`.
 
-    `reached` is one number for whoever watches from another thread: where the walk is.
+    `reached` is one number for a thread that watches: where the walk is.
     """
     if reached is None:
         reached = np.zeros(1, np.int64)

@@ -227,7 +227,7 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
         damage = scan.judge_records(buffer, stop, before, written=False)
         if damage is None:
             return
-        if stop.offset < split.context[1]:  # nobody waits for what stands here, so nobody has looked after it
+        if stop.offset < split.context[1]:  # no session waits here, so no look has read it
             at = split.context[1]
             continue
         if split.context[2] <= stop.offset < split.end - split.start:

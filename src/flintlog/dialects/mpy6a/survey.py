@@ -52,7 +52,7 @@ def survey(
     """Look at a directory. Data files are examined from the newest on, up to `examine_bytes` in all.
 
     The last file of every chain is always examined: a writer must know where it ends. A `reader` reads all of them.
-    Whoever may look at a directory that is written to takes `live_survey`.
+    To look at a directory that a store may be writing to, take `live_survey`.
     """
     for _ in range(_LOOKS_MAX):
         before = _moment(disk, path)
@@ -343,7 +343,7 @@ def _payload(view: memoryview, events: Events, row: int) -> memoryview:
 
 
 def _read_operations(found: Survey, until: StateID | None = None) -> None:
-    # The note's files are written behind the log, so whoever reads them first never finds them ahead of it.
+    # The note's files are written behind the log, so a reader that reads them first never finds them ahead of it.
     note = {name: found.view(name) for name in (lay.SNAPSHOT_FILE, lay.CHANGES_FILE)}
     view = found.view(lay.OPERATIONS_FILE)
     log = found.log = _scan(found, view, checked=True)

@@ -229,7 +229,7 @@ def _spans_of(name: str, view: memoryview, layout: Layout, where: ByteRange | No
     elif name == lay.SETTINGS_FILE:
         yield from fields.settings(view)
     elif name == lay.IGNORED_FILE:
-        yield Span(0, len(view), "rest", "nobody reads this file")
+        yield Span(0, len(view), "rest", "no program reads this file")
     else:
         yield from leftover(len(view))
 

@@ -310,7 +310,7 @@ def walk_headers(window: Callable[[int, int], memoryview], size: int, layout: La
     """Where to cut a segment into ranges of about `step` bytes: from header to header, payloads are not read.
 
     `window` gives a buffer of the file in which a range is there. Nothing is checked but that headers follow
-    each other; whoever reads a range checks it.
+    each other; the reader of a range checks it.
     """
     marks = Marks([], [], 0, 0)
     at, mark, count, ended = lay.SEGMENT_HEADER_SIZE, lay.SEGMENT_HEADER_SIZE + step, 0, False

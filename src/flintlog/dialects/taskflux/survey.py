@@ -114,7 +114,7 @@ class Survey:
             raise CODES.of(error).error(self.listing.data) from None
 
     def replayed(self, as_of: int | None = None) -> State:
-        """The same for whoever makes a finding of the error: its place counts from the directory."""
+        """The same for code that makes a finding of the error: its place counts from the directory."""
         return replay(self.base, self.sources(as_of), self.layout)
 
 

@@ -176,7 +176,7 @@ def misplaced(name: str, first: int) -> Finding:
     """An index file that the log needs, and that stands where none is looked for."""
     return CODES.finding(
         "index-misplaced",
-        f"the log goes on in this file, from index {first} on, and nobody looks for it here",
+        f"the log goes on in this file, from index {first} on, and no peer looks for it here",
         name,
         16,
         lay.index_path(first),

@@ -60,7 +60,7 @@ class IndexRead:
     """An index file that was read: its table, and the first damage in it."""
 
     file: IndexName
-    table: Table | None  # None: the head tells nothing, or somebody else has read it
+    table: Table | None  # None: the head tells nothing, or a worker has read it
     damage: Damage | None
     count: int | None  # how many entries are committed; None when the head tells nothing
     dirty: bool = False  # slots behind the first free one are used
@@ -434,7 +434,7 @@ def _compare_states(found: Survey) -> None:
 
 
 def checked_survey(disk: Disk, path: str, workers: Workers | None) -> Survey:
-    """A survey for whoever is about to remove files; workers, where they are given, read every entry of the rest."""
+    """A survey for code that is about to remove files; workers, where they are given, read every entry of the rest."""
     if workers is None:
         found = steady_survey(disk, path)
     else:

@@ -38,7 +38,7 @@ export async function show(section, context) {
       ? el("div", { class: "byte-view" }, hexMap(found, painted, target), legend(found, painted, target))
       : el("p", { class: "empty" }, "The file ends in front of this byte."),
     found.fields.length === 0 && !found.error && behind > begin &&
-      el("p", { class: "quiet" }, "This file is no part of the log, so nobody knows what its bytes mean."),
+      el("p", { class: "quiet" }, "This file is no part of the log, so its bytes have no known meaning."),
     el("p", { class: "pager" },
       begin > 0 && el("a", { class: "button", href: jump(Math.max(0, begin - span + CONTEXT)) }, "Before"),
       behind < end && el("a", { class: "button next", href: jump(behind + CONTEXT) }, "Behind"),

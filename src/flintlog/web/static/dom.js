@@ -71,7 +71,7 @@ export async function ask(path, signal, options = {}) {
 // What starts work or ends it: the server wants a header that no page of another site can send.
 export const act = (path, signal) => ask(path, signal, { method: "POST", headers: { "X-Flintlog": "1" } });
 
-// Links inside the page: they can be sent to somebody who has the same page open.
+// Links inside the page: they can be sent to a person who has the same page open.
 export function link(directory, tab, params = {}) {
   const words = query(params);
   return `#/${encode(directory)}/${tab}${words && "?" + words}`;

@@ -113,7 +113,7 @@ function files(context, found, alive) {
     more,
     el("p", { class: "quiet small" }, alive
       ? ["Map: ", el("i", { class: "swatch live" }), " bytes that make the log now, ", el("i", { class: "swatch dead" }), " bytes that it does not need, ", el("i", { class: "swatch mark" }), " a finding."]
-      : "No store would open this directory, so nobody can say which bytes it needs."),
+      : "No store would open this directory, so nothing tells which bytes it needs."),
   ];
 }
 

@@ -18,7 +18,7 @@ async function step(box, context, deed) {
   const press = (words) => step(box, context, words).catch((problem) => tell(box, context, problem));
   if (job.status === "running") {
     const stop = box.querySelector("button.stop") ?? el("button", { type: "button", class: "stop", onclick: () => press({ stop: 1 }) }, "Stop");
-    const total = Number(job.total_bytes);  // 0 while nobody knows it
+    const total = Number(job.total_bytes);  // 0 while it is not known
     const bar = el("progress", { "aria-label": "verify", max: total || null });
     if (total) bar.value = Number(job.done_bytes);
     fill(box, el("p", { class: "working" }, bar, " ", `${size(job.done_bytes)}${total ? ` of ${size(total)}` : ""}, ${job.seconds.toFixed(1)} s`), stop);

@@ -6,7 +6,7 @@
    another one of the window beats, and sorts the rest into buckets: ranges of storage and key, cut at the samples so
    that each bucket fits in a worker's memory.
 3. *Reduce.* A task for each bucket finds the winners and notes where their records stand and how long they are.
-4. Whoever asked makes rows of them, or bytes. The lengths of all buckets before it say where in the sorted files
+4. The caller makes rows of them, or bytes. The lengths of all buckets before it say where in the sorted files
    the bytes of a bucket belong, so that the tasks write one file together.
 
 A worker maps windows, never whole files: it may have room for few addresses.

@@ -100,7 +100,7 @@ def _bytes_of(chunk: Buffer) -> memoryview:
 def collect(found: Survey, there: Collection[int]) -> int:
     """Remove those of the blobs that no entry of any file names; returns the largest number that is or was in use.
 
-    Only while a directory is opened: nobody has a number then that is not logged yet.
+    Only while a directory is opened: no caller has a number then that is not logged yet.
     """
     largest = found.catalog.max_blob or 0
     if not there:

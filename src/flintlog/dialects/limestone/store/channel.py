@@ -211,7 +211,7 @@ class Channel:
         store.leave(self, session.epoch)
 
     def abort(self) -> None:
-        """Forget the session. What of it is in the file is marked, not cut: somebody may be reading there."""
+        """Forget the session. What of it is in the file is marked, not cut: a reader may have mapped it."""
         with DEFERRED:
             self._open()
             self._session = None

@@ -5,15 +5,15 @@ all, and the logs that reach no further may go once the switch is made. A sessio
 rotation ends in a rotated log, above that epoch; such a log, like one with sessions that are not durable yet, stays
 until the next compaction.
 
-*Parting.* Whoever follows the design note, like the original, reads no log that the catalog lists; the one also none
-whose first session lies below the maximum epoch, the other all of any that is not listed. So a log may have sessions
-on one side of the epoch only, and one that has both is parted first: the sessions that may not stay in it are copied
-to a log of their own, then marked as invalid where they were. Each counts all the while, for a moment twice with the
-same version.
+*Parting.* A program that follows the design note, like the original, reads no log that the catalog lists; the one
+also none whose first session lies below the maximum epoch, the other all of any that is not listed. So a log may have
+sessions on one side of the epoch only, and one that has both is parted first: the sessions that may not stay in it
+are copied to a log of their own, then marked as invalid where they were. Each counts all the while, for a moment
+twice with the same version.
 
 *Designed.* The files are written as `cmpct_NNNN.tmp` under numbers that were not in use. Then: the catalog gets
 the name `.back`; a new catalog is written; the files get their names; `.back` goes, and that is the switch. A
-crash before it is rolled back by whoever opens the directory next.
+crash before it is rolled back by the next opening of the directory.
 
 *Shipped.* The one compacted file is written in `compaction_temp/` and takes the place of the old one by a rename. Until
 the new catalog takes the place of the old one, all logs that led to it are applied on top of it, which gives the same
@@ -65,7 +65,7 @@ def is_due(found: Survey, epoch: int) -> bool:
 
 
 class WriteFiles(Protocol):
-    """Whoever writes the state to sorted files: this process, or many workers.
+    """Writes the state to sorted files: this process does it, or many workers.
 
     A record belongs to the file number S // file_bytes, where S is how many bytes of records stand before it.
     """

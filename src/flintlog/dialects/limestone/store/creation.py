@@ -1,7 +1,7 @@
 """A new directory, and the change of a manifest to a later version.
 
 The manifest comes first and by one rename: with it the directory is one of ours, and what else belongs to a new
-one is made by whoever opens it next.
+the next opening makes one.
 """
 
 from __future__ import annotations

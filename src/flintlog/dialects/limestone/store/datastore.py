@@ -139,7 +139,7 @@ class Datastore:
         return survey(self.disk, self.path, walker=walker)
 
     def _lock_manifest(self) -> None:
-        """The original locks the manifest; whoever of us is here has the directory already."""
+        """The original locks the manifest; a store of ours that comes here has the directory already."""
         path = posixpath.join(self.path, lay.MANIFEST_FILE)
         if self.disk.stat(path) is None:
             return
@@ -178,7 +178,7 @@ class Datastore:
         self._durable = max(self._recorded, covered)
         self._ended: set[int] = set()  # epochs with sessions that ended, and that are not yet durable
         self._switched = max(last, covered) + 1
-        self._asked = 0  # the largest epoch that a session began in, or that somebody waits for
+        self._asked = 0  # the largest epoch that a session began in, or that a thread waits for
         self._minor = 0  # counts on over epochs: a session may still be open in one that is over
 
     def _finish_as_shipped(self, found: Survey, last: int, old_version: int) -> None:

@@ -74,7 +74,7 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
     if (
         found.edition == "designed"
         and may_cut
-        and found.listing.epochs  # without them nobody knows what is durable: mark, but cut nothing
+        and found.listing.epochs  # without them nothing tells what is durable: mark, but cut nothing
         and pending
         and (not len(counted) or int(counted.offset[-1]) < pending[0])
     ):

@@ -33,7 +33,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
         with Datastore(path, snapshot=False, workers=workers, disk=disk) as store:
             done = store.compact()
         if done is None:
-            return "somebody else has compacted it meanwhile"
+            return "another process has compacted it meanwhile"
         count = len(done.superseded)
         return f"{', '.join(done.files)} at epoch {done.epoch}; {count} {'file' if count == 1 else 'files'} removed"
 

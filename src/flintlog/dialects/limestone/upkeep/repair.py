@@ -10,7 +10,7 @@ takes the place of a file by one rename. At the end the directory is opened once
 | a damaged log | written anew without the bytes that cannot be read |
 | a damaged log that the compacted files cover | goes |
 | a damaged compacted file | cut before the damage |
-| the epoch file damaged or gone | every session that is whole counts: which of them were acknowledged, nobody knows |
+| the epoch file damaged or gone | every session that is whole counts: no file tells which of them were acknowledged |
 | the catalog damaged or gone | made again from the compacted files, if they are of one compaction |
 | a log that a compaction left out | it is compacted; its old sessions go if others are gone that should decide |
 | the manifest damaged | made again, if the files show the edition |
@@ -76,7 +76,7 @@ def plan_repair(
     _plan_opening(found, draft)
     draft.lost += [item.message for item in findings if item.code == "blob-missing"]  # nothing brings it back
     if found.manifest is None and any(item.severity is Severity.UNSUPPORTED for item in findings):
-        draft.refusal = "there is no manifest, and what version the files are of nobody knows; put it back"
+        draft.refusal = "there is no manifest, and nothing else tells the version of the files; put it back"
 
     def heal(disk: Disk) -> None:
         with Datastore(path, snapshot=False, disk=disk, clock=clock, keep_superseded=True) as store:
@@ -203,7 +203,7 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         draft.lost.append(f"keys in compacted files between {files[0]} and {files[-1]} that are gone")
     draft.replace("rewrite", lay.CATALOG_FILE, reason, catalog.encode())
-    for file in files:  # which no catalog named, so that nobody has looked
+    for file in files:  # which no catalog named, so that no look has read it
         walk = found.base_walks[file] = scan.walk(found.view(file))
         if not walk.stop.good:
             judge_base(found, file, walk)
@@ -216,7 +216,7 @@ def _plan_base(found: Survey, draft: Draft) -> None:
     for finding in found.findings:
         if finding.code == "snippet-old":
             draft.refusal = (
-                f"{finding.file} is another file, and what stood there nobody knows; restore a backup"
+                f"{finding.file} is another file, and nothing tells what stood there; restore a backup"
             )
         elif finding.code == "compacted-missing" and not renewed:
             draft.refusal = f"{finding.file} is gone, and nothing else holds its keys; restore a backup"
@@ -321,6 +321,6 @@ def _plan_left_out(found: Survey, draft: Draft) -> bool:
             draft.lost.append(
                 f"sessions of epoch {epochs} in {read.file.name}, where the compacted files do not have them"
             )
-            reason = f"{finding.message}; whether it or the compacted files are newer nobody can tell"
+            reason = f"{finding.message}; nothing tells whether it or the compacted files are newer"
             _rewrite(draft, "rewrite", read.file.name, reason, pieces)
     return any(finding.code == "left-out" for finding in found.findings)

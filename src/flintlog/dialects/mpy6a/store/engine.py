@@ -1,6 +1,6 @@
 """An open directory: lock, recovery, the way from an operation to the disk, checkpoints.
 
-An operation gets its state id and changes memory under `lock`; then it is handed in, and whoever waits first
+An operation gets its state id and changes memory under `lock`; then it is handed in, and the thread that waits first
 writes for all. With an operation log that is one write and one sync, however many files the operations touch;
 the note's files follow unsynced. Without one the note's files are written with care instead (`note_files.py`).
 """

@@ -73,7 +73,7 @@ class NoteFiles:
         self._names_dirty = True
 
     def take_over(self, found: Survey) -> None:
-        """Cut what is torn, and make durable what was read: nobody may build on what a crash could take."""
+        """Cut what is torn, and make durable what was read: no store may build on what a crash could take."""
         for file in found.machine.files.values():
             if file.written:
                 self._cut(self._handle(file.name), file.length).sync()

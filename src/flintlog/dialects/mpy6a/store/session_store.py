@@ -554,7 +554,9 @@ class SessionStore:
         self._engine.failstop.check()
         if self._leads:
             raise NotLeadingError(
-                "a leader takes operations from nobody", file=self.path, advice="Open it with follower=True"
+                "a leader takes no operations of another store",
+                file=self.path,
+                advice="Open it with follower=True",
             )
 
     def snapshot(self) -> None:

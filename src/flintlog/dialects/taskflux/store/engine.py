@@ -144,7 +144,7 @@ class Engine:
                 self.disk.unlink(posixpath.join(self.scratch, name))
 
     def take_survey(self) -> Survey:
-        """What opening saw, once; it holds the whole log in memory, so nobody keeps it."""
+        """What opening saw, once; it holds the whole log in memory, so do not keep it."""
         found, self.survey = self.survey, None
         assert found is not None
         return found
@@ -203,7 +203,7 @@ class Engine:
 
     @property
     def snapshot_scratch(self) -> str:
-        """Where a snapshot is written; whoever writes several adds a dot and a word."""
+        """Where a snapshot is written; a caller that writes several adds a dot and a word."""
         return posixpath.join(self.scratch, _SNAPSHOT_SCRATCH)
 
     def install_snapshot(self, file: File, state: State) -> None:

@@ -1,4 +1,4 @@
-"""The one way from a change to the disk: encoded, handed in, written and synced with whoever else waits."""
+"""The one way from a change to the disk: encoded, handed in, written and synced with all others that wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Journal:
     def submit(self, blob: Blob, apply: Callable[[], None]) -> Ticket[Operation]:
         """Hand in a change. The lock is held.
 
-        Whoever does this waits for it inside the same `DEFERRED`: others may wait until it is applied.
+        The caller waits for it inside the same `DEFERRED`: others may wait until it is applied.
         """
         self.check()
         return self._group.submit(Operation(blob, apply))

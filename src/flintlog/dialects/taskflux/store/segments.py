@@ -92,7 +92,7 @@ class SegmentLog:
         if segment.damage is not None:
             keep_cut(self._disk, self._data, file, tail.end)
             self._cut(tail)
-        file.sync()  # what we read may be in the page cache only; nobody may build on it before it is durable
+        file.sync()  # what we read may be in the page cache only; no record may build on it before it is durable
         return tail
 
     def close(self, *, intact: bool = True) -> None:
@@ -283,7 +283,7 @@ class SegmentLog:
         found = self._disk.stat(posixpath.join(self._data, name))
         size = found.size if found else 0
         file = SegmentFile(name, first, size)
-        # Copied: a roll-back may cut it while somebody reads.
+        # Copied: a roll-back may cut it while a reader reads.
         return read_segment(self._disk, self._data, file, self._layout, newest=newest, copy=True)
 
     def _path(self, first: int) -> str:

@@ -126,7 +126,7 @@ class Waiting:
         self._heap: list[tuple[int, int, int, Run | None]] = []
         # Of records added one by one: id to key, order and payload.
         self._loose: dict[int, tuple[int, int, bytes]] = {}
-        # What nobody can take any more and is not yet removed: id to order and record.
+        # What can no longer be taken and is not yet removed: id to order and record.
         self._leaving: dict[int, tuple[int, Record]] = {}
         self._runs: list[Run] = []
         self._order = 0
@@ -211,7 +211,7 @@ class Waiting:
         return None
 
     def leave(self, id_: int) -> Record | None:
-        """Let nobody take a record any more. It is here until `remove`."""
+        """Hand a record out no more. It is here until `remove`."""
         found = self._find(id_) if 0 <= id_ <= lay.ID_MAX else None
         if found is None:
             return None

@@ -156,7 +156,7 @@ def _give_up(found: Survey, at: int, first: Finding, draft: Draft) -> None:
 
 
 def _lose(first: int, segments: list[Segment], draft: Draft) -> None:
-    """Say which LSNs are given up; behind damage in the last segment nobody can count them."""
+    """Say which LSNs are given up; behind damage in the last segment they cannot be counted."""
     last = segments[-1]
     if last.damage is None or last.damage.torn:
         lost = span(first, max(last.last, first))

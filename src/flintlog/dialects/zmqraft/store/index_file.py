@@ -166,7 +166,7 @@ class IndexFile:
     def close_early(self, disk: Disk, stamps: Stamps) -> None:
         """Give up the slots that are left, because the bytes ran out: the file is full from now on.
 
-        The slots left over become one segment that nobody knows, which readers skip. Its length goes to the
+        The slots left over become one segment of an unknown kind, which readers skip. Its length goes to the
         second of them, where it is a slot behind a free one; then size and capacity shrink, and opening finishes
         that when only the size did. A single slot is too small for a segment: then the file is written anew
         without it.

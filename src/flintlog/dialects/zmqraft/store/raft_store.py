@@ -258,7 +258,7 @@ class RaftStore:
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Nobody appends: what was handed in is written, and what is being written is finished."""
+        """No thread appends: what was handed in is written, and what is being written is finished."""
         with self._lock:
             self._failstop.check()
             self._group.drain()

@@ -1,4 +1,4 @@
-"""`RequestIndex`: which entries have a request id, learned when somebody asks and kept.
+"""`RequestIndex`: which entries have a request id, learned when a caller asks, and kept.
 
 Of a closed file it keeps a fingerprint of each id, sorted; of the last file the ids themselves, and a lookup
 reads of that file only what came since the one before. Only so many fingerprints are kept: those of the oldest
