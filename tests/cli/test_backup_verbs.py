@@ -8,19 +8,8 @@ import pytest
 from tests.backup_logs import LOGS
 
 from flintlog.cli import contract
-from flintlog.cli.main import main
 from flintlog.core.backup import BACKUP_FILE, copying
 from flintlog.disk import Disk
-
-
-@pytest.fixture
-def run(capsys):
-    def flintlog(*arguments):
-        status = main([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return status, shown.out, shown.err
-
-    return flintlog
 
 
 @pytest.fixture(params=LOGS)
@@ -44,78 +33,78 @@ def contents(path):
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def test_a_live_log_is_backed_up_listed_verified_and_restored(run, kind, tmp_path):
+def test_a_live_log_is_backed_up_listed_verified_and_restored(typed, kind, tmp_path):
     log, place = filled(kind, tmp_path / "log"), tmp_path / "place"
-    status, out, _ = run("backup", tmp_path / "log", place)
+    status, out, _ = typed("backup", tmp_path / "log", place)
     assert status == 0 and f"made full backup {place}/0001" in out
     log.add()
-    status, out, _ = run("backup", tmp_path / "log", place, "--json")
+    status, out, _ = typed("backup", tmp_path / "log", place, "--json")
     made = json.loads(out)
     assert (status, list(made)) == (0, names(contract.BACKUP_FIELDS))
     assert (made["backup"], made["applied"], made["source"]) == ("0002", True, str(tmp_path / "log"))
     assert all(list(item) == ["name", "size", "sha256", "held_by"] for item in made["files"])
     log.close()
 
-    status, out, _ = run("backup", "list", place, "--json")
+    status, out, _ = typed("backup", "list", place, "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert status == 0
     assert all(list(row) == names(contract.BACKUP_LIST_FIELDS) for row in rows)
     assert [row["backup"] for row in rows] == ["0001", "0002"]
     assert rows[1]["last"] == made["last"] and rows[0]["kind"] == "full"
-    assert "0002" in run("backup", "list", place)[1]
+    assert "0002" in typed("backup", "list", place)[1]
 
-    status, out, _ = run("backup", "verify", place)
+    status, out, _ = typed("backup", "verify", place)
     assert (status, out.count("verdict: clean")) == (0, 2)
-    assert f"{place}/0002" in run("backup", "verify", place, 2)[1]
+    assert f"{place}/0002" in typed("backup", "verify", place, 2)[1]
 
-    status, out, _ = run("restore", place, tmp_path / "new", "--dry-run", "--json")
+    status, out, _ = typed("restore", place, tmp_path / "new", "--dry-run", "--json")
     plan = json.loads(out)
     assert (status, list(plan), plan["applied"]) == (0, names(contract.PLAN_FIELDS), False)
     assert not (tmp_path / "new").exists()
-    status, out, _ = run("restore", place, tmp_path / "new")
+    status, out, _ = typed("restore", place, tmp_path / "new")
     assert status == 0 and "done: " in out
     assert kind.items(Disk(), str(tmp_path / "new")) == list(range(7))
-    assert run("restore", place, tmp_path / "old", "--backup", 1)[0] == 0
+    assert typed("restore", place, tmp_path / "old", "--backup", 1)[0] == 0
     assert kind.items(Disk(), str(tmp_path / "old")) == list(range(6))
-    assert run("verify", tmp_path / "old")[0] == 0
+    assert typed("verify", tmp_path / "old")[0] == 0
 
 
-def test_restore_to_a_position(run, kind, tmp_path):
+def test_restore_to_a_position(typed, kind, tmp_path):
     filled(kind, tmp_path / "log").close()
     place = tmp_path / "place"
-    run("backup", tmp_path / "log", place)
-    last = json.loads(run("backup", "list", place, "--json")[1])["last"]
+    typed("backup", tmp_path / "log", place)
+    last = json.loads(typed("backup", "list", place, "--json")[1])["last"]
     to = ",".join(map(str, last)) if isinstance(last, list) else last
-    assert run("restore", place, tmp_path / "new", "--to", to)[0] == 0
+    assert typed("restore", place, tmp_path / "new", "--to", to)[0] == 0
     assert kind.items(Disk(), str(tmp_path / "new")) == list(range(6))
     if kind is LOGS["mpy6a-strict"]:
         return  # nothing tells an earlier state
     if isinstance(last, int):
-        assert run("restore", place, tmp_path / "earlier", "--to", last - 2)[0] == 0
+        assert typed("restore", place, tmp_path / "earlier", "--to", last - 2)[0] == 0
         assert kind.items(Disk(), str(tmp_path / "earlier")) == list(range(4))
-    status, _, err = run("restore", place, tmp_path / "other", "--to", f"{to}9")
+    status, _, err = typed("restore", place, tmp_path / "other", "--to", f"{to}9")
     assert status == 3 and "no backup here holds position" in err
     assert not (tmp_path / "other").exists()
 
 
-def test_a_damaged_backup_does_not_hide_the_others(run, tmp_path):
+def test_a_damaged_backup_does_not_hide_the_others(typed, tmp_path):
     filled(LOGS["taskflux"], tmp_path / "log").close()
     place = tmp_path / "place"
-    run("backup", tmp_path / "log", place)
-    run("backup", tmp_path / "log", place, "--full")
+    typed("backup", tmp_path / "log", place)
+    typed("backup", tmp_path / "log", place, "--full")
     file = next((place / "0001" / "log").iterdir())
     file.write_bytes(file.read_bytes()[:-5])
-    status, out, err = run("backup", "verify", place)
+    status, out, err = typed("backup", "verify", place)
     assert (status, out.count("verdict: clean")) == (3, 1)
     assert str(file) in err and "not what was copied" in err
-    assert run("backup", "verify", place, 1)[0] == 3
-    assert run("backup", "verify", place, 2)[0] == 0
+    assert typed("backup", "verify", place, 1)[0] == 3
+    assert typed("backup", "verify", place, 2)[0] == 0
     (place / "0001" / BACKUP_FILE).write_text("{}")
-    status, out, _ = run("backup", "list", place, "--json")
+    status, out, _ = typed("backup", "list", place, "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert status == 3
     assert [row["problem"] is None for row in rows] == [False, True]
-    status, _, err = run("backup", tmp_path / "log", place)
+    status, _, err = typed("backup", tmp_path / "log", place)
     assert status == 3 and "--full" in err
 
 
@@ -137,22 +126,24 @@ def test_a_damaged_backup_does_not_hide_the_others(run, tmp_path):
         (["restore", "place", "new", "--backup", "1", "--to", "1,2"], 2, "one LSN"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_changes_nothing(run, tmp_path, monkeypatch, arguments, status, words):
+def test_what_cannot_be_is_one_line_and_changes_nothing(
+    typed, tmp_path, monkeypatch, arguments, status, words
+):
     monkeypatch.chdir(tmp_path)
     filled(LOGS["taskflux"], tmp_path / "log").close()
-    run("backup", "log", "place")
+    typed("backup", "log", "place")
     before = contents(tmp_path)
-    found, _, err = run(*arguments)
+    found, _, err = typed(*arguments)
     assert (found, len(err.splitlines())) == (status, 1)
     assert words in err
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("arguments", [["backup", "log", "place", "--full"], ["restore", "place", "new"]])
-def test_an_interrupt_leaves_everything_as_it_was(run, tmp_path, monkeypatch, arguments):
+def test_an_interrupt_leaves_everything_as_it_was(typed, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     filled(LOGS["taskflux"], tmp_path / "log").close()
-    run("backup", "log", "place")
+    typed("backup", "log", "place")
     before = contents(tmp_path), sorted(tmp_path.rglob("*"))
     real = copying._copy
     calls = []
@@ -164,6 +155,6 @@ def test_an_interrupt_leaves_everything_as_it_was(run, tmp_path, monkeypatch, ar
         return real(*arguments)
 
     monkeypatch.setattr(copying, "_copy", copy)
-    assert run(*arguments)[0] == 130
+    assert typed(*arguments)[0] == 130
     assert len(calls) == 2
     assert (contents(tmp_path), sorted(tmp_path.rglob("*"))) == before

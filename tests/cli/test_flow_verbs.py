@@ -12,20 +12,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from flintlog.cli import contract
-from flintlog.cli.main import main
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
-
-
-@pytest.fixture
-def run(capsys):
-    def flintlog(*arguments):
-        status = main([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return status, shown.out, shown.err
-
-    return flintlog
 
 
 @pytest.fixture
@@ -43,78 +32,78 @@ def names(fields):
 # export
 
 
-def test_export_says_what_it_added(run, queues, tmp_path):
+def test_export_says_what_it_added(typed, queues, tmp_path):
     target = tmp_path / "out"
-    status, out, _ = run("export", queues, target, "--dry-run")
+    status, out, _ = typed("export", queues, target, "--dry-run")
     assert (status, out, target.exists()) == (0, "commit 1 would go up to position 99\n", False)
-    status, out, _ = run("export", queues, target, "--json")
+    status, out, _ = typed("export", queues, target, "--json")
     report = json.loads(out)
     assert (status, list(report)) == (0, names(contract.EXPORT_FIELDS))
     assert (report["commit"], report["rows"], report["position"]) == (1, 100, 99)
     assert ds.dataset(str(target)).count_rows() == 100
-    assert run("export", queues, target)[1] == f"nothing new: {target} holds everything up to position 99\n"
-    assert run("export", queues, target, "--dry-run")[1].startswith("nothing new")
-    status, out, _ = run("export", queues, tmp_path / "lines", "--format", "ndjson", "--view", "state")
+    assert typed("export", queues, target)[1] == f"nothing new: {target} holds everything up to position 99\n"
+    assert typed("export", queues, target, "--dry-run")[1].startswith("nothing new")
+    status, out, _ = typed("export", queues, tmp_path / "lines", "--format", "ndjson", "--view", "state")
     assert "commit 1: 100 rows up to position 99" in out
     assert "part-00000001-0000.ndjson" in out
 
 
-def test_what_export_refuses_has_its_status(run, queues, tmp_path):
-    assert run("export", tmp_path, tmp_path / "out")[0] == 4
-    assert run("export", queues, queues / "out")[0] == 2
-    status, _, err = run("export", queues, tmp_path / "out", "--master", "local[1]")
+def test_what_export_refuses_has_its_status(typed, queues, tmp_path):
+    assert typed("export", tmp_path, tmp_path / "out")[0] == 4
+    assert typed("export", queues, queues / "out")[0] == 2
+    status, _, err = typed("export", queues, tmp_path / "out", "--master", "local[1]")
     assert (status, "--master is for --engine spark" in err) == (2, True)
-    assert run("export", queues, tmp_path / "out")[0] == 0
-    assert run("export", queues, tmp_path / "out", "--format", "delta")[0] == 3
+    assert typed("export", queues, tmp_path / "out")[0] == 0
+    assert typed("export", queues, tmp_path / "out", "--format", "delta")[0] == 3
 
 
 # diff
 
 
-def test_diff_tells_by_its_status_whether_replicas_are_equal(run, tmp_path):
+def test_diff_tells_by_its_status_whether_replicas_are_equal(typed, tmp_path):
     paths = [tmp_path / name for name in "abc"]
     for path, count, term in zip(paths, (6, 6, 4), (1, 2, 1), strict=True):
         with ReplicaLog(path) as log:
             log.append_entries(0, [(1, encode_delta(AddRecord("", 1, b"x")))] * 4)
             log.append_entries(4, [(term, encode_delta(AddRecord("", 1, b"y")))] * (count - 4))
-    assert run("diff", paths[0], paths[0])[0] == 2
-    status, out, _ = run("diff", *paths, "--json", "--limit", 1)
+    assert typed("diff", paths[0], paths[0])[0] == 2
+    status, out, _ = typed("diff", *paths, "--json", "--limit", 1)
     report = json.loads(out)
     assert (status, list(report)) == (1, names(contract.DIFF_FIELDS))
     assert (report["verdict"], report["divergence"], len(report["rows"])) == ("diverged", {"position": 4}, 1)
-    status, out, _ = run("diff", *paths)
+    status, out, _ = typed("diff", *paths)
     assert (status, out.splitlines()[-1]) == (1, "verdict: diverged")
     assert "2 differ, the first at position=4" in out
     assert f"  position=4 differs in {paths[0]}, {paths[1]}" in out
-    status, out, _ = run("diff", paths[0], paths[2])
+    status, out, _ = typed("diff", paths[0], paths[2])
     assert (status, out.splitlines()[-1]) == (1, "verdict: behind")
     with ReplicaLog(paths[2]) as log:
         log.append_entries(4, [(1, encode_delta(AddRecord("", 1, b"y")))] * 2)
-    status, out, _ = run("diff", paths[0], paths[2])
+    status, out, _ = typed("diff", paths[0], paths[2])
     assert (status, out.splitlines()[-1]) == (0, "verdict: equal")
 
 
 # tail
 
 
-def test_tail_shows_the_last_entries(run, queues):
-    status, out, _ = run("tail", queues, "--json", "-n", 3)
+def test_tail_shows_the_last_entries(typed, queues):
+    status, out, _ = typed("tail", queues, "--json", "-n", 3)
     rows = [json.loads(line) for line in out.splitlines()]
     assert (status, [row["position"] for row in rows]) == (0, [97, 98, 99])
     assert list(rows[0]) == [*names(contract.ENTRY_FIELDS)[:-1], "taskflux"]
-    assert len(run("tail", queues, "--json", "-n", 60, "--no-payload")[1].splitlines()) == 60
-    assert run("tail", queues, "-n", 0)[1] == ""
-    assert len(run("tail", queues)[1].splitlines()) == 11
+    assert len(typed("tail", queues, "--json", "-n", 60, "--no-payload")[1].splitlines()) == 60
+    assert typed("tail", queues, "-n", 0)[1] == ""
+    assert len(typed("tail", queues)[1].splitlines()) == 11
 
 
-def test_tail_puts_the_channels_of_a_log_in_the_order_of_epochs(run, tmp_path):
+def test_tail_puts_the_channels_of_a_log_in_the_order_of_epochs(typed, tmp_path):
     with Datastore(tmp_path / "log", snapshot=False) as store:
         channels = [store.channel(), store.channel()]
         for number in range(8):
             with channels[number % 2].session() as session:
                 session.put(1, b"%d" % number, b"x")
             store.switch_epoch()
-    _, out, _ = run("tail", tmp_path / "log", "--json", "-n", 5)
+    _, out, _ = typed("tail", tmp_path / "log", "--json", "-n", 5)
     assert [bytes.fromhex(json.loads(line)["key"]) for line in out.splitlines()] == [
         b"3",
         b"4",

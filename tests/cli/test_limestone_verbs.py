@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.directories import Directory, session
 from tests.limestone.recorded import lay_out, rows_of
 
-from flintlog.cli.main import main
 from flintlog.core.log import Log, open_log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Manifest
@@ -19,22 +16,12 @@ from flintlog.errors import RefusedError
 
 
 @pytest.fixture
-def run(capsys):
-    def run(*arguments):
-        status = main([str(argument) for argument in arguments])
-        out, talk = capsys.readouterr()
-        return status, [json.loads(line) for line in out.splitlines() if line.startswith("{")], out + talk
-
-    return run
-
-
-@pytest.fixture
 def log(tmp_path):
     return lambda case, variant="dir": lay_out(case, variant, tmp_path)
 
 
-def test_inspect_shows_roles_epochs_and_facts(log, run):
-    status, (shown,), _ = run("inspect", log("c06_online_compaction"), "--json")
+def test_inspect_shows_roles_epochs_and_facts(log, told):
+    status, (shown,), _ = told("inspect", log("c06_online_compaction"), "--json")
     assert (status, shown["dialect"], shown["edition"], shown["verdict"]) == (
         0,
         "limestone",
@@ -47,11 +34,11 @@ def test_inspect_shows_roles_epochs_and_facts(log, run):
     assert roles["pwal_0000.compacted"] == "compacted"
     assert roles["pwal_0001"] == "active"
     assert roles["pwal_0000.01794727591910.0"] == "superseded"
-    assert "clean" in run("inspect", log("c01_basic_multichannel"))[2]
+    assert "clean" in told("inspect", log("c01_basic_multichannel"))[2]
 
 
-def test_state_prints_the_contract_fields_with_numbers_of_any_size(log, run):
-    status, rows, _ = run("state", log("c01_basic_multichannel"), "--json")
+def test_state_prints_the_contract_fields_with_numbers_of_any_size(log, told):
+    status, rows, _ = told("state", log("c01_basic_multichannel"), "--json")
     assert status == 0
     assert {tuple(row) for row in rows} == {("storage_id", "key", "value", "write_version", "blob_ids")}
     shown = {(row["storage_id"], bytes.fromhex(row["key"])): bytes.fromhex(row["value"]) for row in rows}
@@ -62,38 +49,38 @@ def test_state_prints_the_contract_fields_with_numbers_of_any_size(log, run):
     assert long_transaction["blob_ids"] == []
 
 
-def test_state_as_of_an_epoch(log, run):
+def test_state_as_of_an_epoch(log, told):
     path = log("c01_basic_multichannel")
-    newest = run("state", path, "--json")[1]
-    assert run("state", path, "--as-of", 6, "--json")[1] == newest
-    assert run("state", path, "--as-of", 1, "--json")[1] != newest
-    assert run("state", path, "--as-of", 0, "--json")[1] == []
-    status, _, text = run("state", log("c06_online_compaction"), "--as-of", 2)
+    newest = told("state", path, "--json")[1]
+    assert told("state", path, "--as-of", 6, "--json")[1] == newest
+    assert told("state", path, "--as-of", 1, "--json")[1] != newest
+    assert told("state", path, "--as-of", 0, "--json")[1] == []
+    status, _, text = told("state", log("c06_online_compaction"), "--as-of", 2)
     assert (status, "reaches back to 6" in text) == (3, True)
-    assert run("state", path, "--as-of", "1,2")[0] == 2
+    assert told("state", path, "--as-of", "1,2")[0] == 2
 
 
-def test_dump_filters_and_shows_blobs(log, run):
+def test_dump_filters_and_shows_blobs(log, told):
     path = log("c07_offline_compaction")
-    rows = run("dump", path, "--operation", "put", "--json")[1]
+    rows = told("dump", path, "--operation", "put", "--json")[1]
     assert {row["operation"] for row in rows} == {"put"}
     [with_blob] = [row for row in rows if row["limestone"]["blob_ids"]]
     assert with_blob["limestone"]["blob_ids"] == [1]
-    assert {row["limestone"]["status"] for row in run("dump", path, "--json")[1]} == {"durable", "pending"}
-    assert run("dump", path, "--stream", with_blob["stream"], "--key", with_blob["key"], "--json")[1] == [
+    assert {row["limestone"]["status"] for row in told("dump", path, "--json")[1]} == {"durable", "pending"}
+    assert told("dump", path, "--stream", with_blob["stream"], "--key", with_blob["key"], "--json")[1] == [
         with_blob
     ]
-    assert run("dump", path, "--key", "nobody's key")[0] == 0
+    assert told("dump", path, "--key", "nobody's key")[0] == 0
 
 
-def test_dump_hex_explains_every_byte_of_a_log(log, run):
+def test_dump_hex_explains_every_byte_of_a_log(log, told):
     path = log("c34_log05_v1_migration")
     size = (path / "pwal_0000").stat().st_size
-    fields = [row for row in run("dump", path, "--hex", "--json")[1] if row["file"] == "pwal_0000"]
+    fields = [row for row in told("dump", path, "--hex", "--json")[1] if row["file"] == "pwal_0000"]
     ends = [field["offset"] + len(field["bytes"]) // 2 for field in fields]
     assert [field["offset"] for field in fields] == [0, *ends[:-1]]
     assert ends[-1] == size
-    assert "torn" in run("dump", log("c09_kill_torn_entry"), "--hex")[2]
+    assert "torn" in told("dump", log("c09_kill_torn_entry"), "--hex")[2]
 
 
 @pytest.mark.parametrize(
@@ -107,99 +94,99 @@ def test_dump_hex_explains_every_byte_of_a_log(log, run):
         ("c40_manifest_corrupt", 3, "manifest-broken"),
     ],
 )
-def test_the_exit_status_of_verify_is_the_verdict(case, status, code, log, run):
+def test_the_exit_status_of_verify_is_the_verdict(case, status, code, log, told):
     path = log(case)
     before = snapshot_of(path)
-    done, (shown,), _ = run("verify", path, "--json")
+    done, (shown,), _ = told("verify", path, "--json")
     assert done == status
     assert [item["code"] for item in shown["findings"]][:1] == ([code] if code else [])
     assert snapshot_of(path) == before
 
 
-def test_repair_plans_first_and_applies_when_asked(log, run):
+def test_repair_plans_first_and_applies_when_asked(log, told):
     path = log("c14_zero_filled_tail")
     before = snapshot_of(path)
-    status, (shown,), _ = run("repair", path, "--json")
+    status, (shown,), _ = told("repair", path, "--json")
     assert (status, [step["action"] for step in shown["steps"]], shown["lost"]) == (1, ["cut"], [])
     assert snapshot_of(path) == before
-    assert run("repair", path, "--apply")[0] == 0
-    assert run("verify", path)[0] == 0
-    assert (run("repair", path)[0], len(run("state", path, "--json")[1])) == (0, 3)
+    assert told("repair", path, "--apply")[0] == 0
+    assert told("verify", path)[0] == 0
+    assert (told("repair", path)[0], len(told("state", path, "--json")[1])) == (0, 3)
     [kept] = (path / "kept").iterdir()
     assert (kept / "pwal_0000").read_bytes() == before["pwal_0000"]
 
 
-def test_repair_of_durable_data_says_what_is_lost(log, run):
+def test_repair_of_durable_data_says_what_is_lost(log, told):
     path = log("c11_truncated_durable_entry")
-    status, _, text = run("repair", path)
+    status, _, text = told("repair", path)
     assert (status, "what stood in pwal_0000 from byte 166 to byte 208" in text) == (3, True)
-    assert run("state", path)[0] == 3
-    assert run("repair", path, "--apply")[0] == 0
-    assert (run("verify", path)[0], len(run("state", path, "--json")[1])) == (0, 2)
+    assert told("state", path)[0] == 3
+    assert told("repair", path, "--apply")[0] == 0
+    assert (told("verify", path)[0], len(told("state", path, "--json")[1])) == (0, 2)
 
 
-def test_repair_refuses_what_is_not_damage(log, run):
+def test_repair_refuses_what_is_not_damage(log, told):
     path = log("c37_manifest_future")
     before = snapshot_of(path)
-    assert run("repair", path, "--apply")[0] == 4
+    assert told("repair", path, "--apply")[0] == 4
     assert snapshot_of(path) == before
 
 
-def test_compact_writes_the_state_and_drops_the_logs(log, run):
+def test_compact_writes_the_state_and_drops_the_logs(log, told):
     path = log("c01_basic_multichannel")
-    before, rows = snapshot_of(path), run("state", path, "--json")[1]
-    status, (shown,), _ = run("compact", path, "--dry-run", "--json")
+    before, rows = snapshot_of(path), told("state", path, "--json")[1]
+    status, (shown,), _ = told("compact", path, "--dry-run", "--json")
     assert (status, [step["action"] for step in shown["steps"]]) == (0, ["write", *["remove"] * 3])
     assert snapshot_of(path) == before
-    status, _, text = run("compact", path)
+    status, _, text = told("compact", path)
     assert (status, "pwal_0000.compacted at epoch 6; 3 files removed" in text) == (0, True)
     assert not list(path.glob("pwal_000?"))
-    after = run("state", path, "--json")[1]
+    after = told("state", path, "--json")[1]
     plain = [(row["storage_id"], row["key"], row["value"]) for row in rows]
     assert [(row["storage_id"], row["key"], row["value"]) for row in after] == plain
-    assert run("verify", path)[0] == 0
-    assert (run("compact", path)[0], run("compact", path, "--json")[1][0]["steps"]) == (0, [])
+    assert told("verify", path)[0] == 0
+    assert (told("compact", path)[0], told("compact", path, "--json")[1][0]["steps"]) == (0, [])
 
 
-def test_snapshot_writes_the_sorted_state_and_leaves_the_logs(log, run):
+def test_snapshot_writes_the_sorted_state_and_leaves_the_logs(log, told):
     path = log("c01_basic_multichannel")
     logs = {name: raw for name, raw in snapshot_of(path).items() if not name.startswith("data")}
-    status, _, text = run("snapshot", path)
+    status, _, text = told("snapshot", path)
     assert (status, "data/snapshot at epoch 6" in text) == (0, True)
     theirs = lay_out("c01_basic_multichannel", "dir_after", path.parent)
     assert (path / "data/snapshot").read_bytes() == (theirs / "data/snapshot").read_bytes()
-    assert "at epoch 1" in run("snapshot", path, "--as-of", 1)[2]
+    assert "at epoch 1" in told("snapshot", path, "--as-of", 1)[2]
     assert {name: raw for name, raw in snapshot_of(path).items() if not name.startswith("data")} == logs
-    assert run("snapshot", path, "--data", path / "epoch")[0] == 2
-    assert run("snapshot", log("c06_online_compaction"), "--as-of", 2)[0] == 3
+    assert told("snapshot", path, "--data", path / "epoch")[0] == 2
+    assert told("snapshot", log("c06_online_compaction"), "--as-of", 2)[0] == 3
 
 
 @pytest.mark.parametrize(
     "case", ["c01_basic_multichannel", "c06_online_compaction", "c34_log05_v1_migration"]
 )
-def test_migrate_there_and_back_keeps_the_state(case, log, run, tmp_path):
+def test_migrate_there_and_back_keeps_the_state(case, log, told, tmp_path):
     path = log(case)
     before = snapshot_of(path)
-    rows = [(row["storage_id"], row["key"], row["value"]) for row in run("state", path, "--json")[1]]
+    rows = [(row["storage_id"], row["key"], row["value"]) for row in told("state", path, "--json")[1]]
     there, back = tmp_path / "there", tmp_path / "back"
-    assert run("migrate", path, "--edition", "designed", "--to", there, "--dry-run")[0] == 0
+    assert told("migrate", path, "--edition", "designed", "--to", there, "--dry-run")[0] == 0
     assert not there.exists()
     for source, edition, target in ((path, "designed", there), (there, "shipped", back)):
-        status, _, text = run("migrate", source, "--edition", edition, "--to", target)
+        status, _, text = told("migrate", source, "--edition", edition, "--to", target)
         assert (status, "holds the same state" in text) == (0, True)
-        shown = [(row["storage_id"], row["key"], row["value"]) for row in run("state", target, "--json")[1]]
+        shown = [(row["storage_id"], row["key"], row["value"]) for row in told("state", target, "--json")[1]]
         assert shown == rows
-        status, (seen,), _ = run("verify", target, "--json")
+        status, (seen,), _ = told("verify", target, "--json")
         assert (status, seen["edition"]) == (0, edition)
     with Datastore(back) as store:
         with store.channel().session() as session:
             session.put(7, b"goes", b"on")
         store.switch_epoch()
-    assert len(run("state", back, "--json")[1]) == len(rows) + 1
+    assert len(told("state", back, "--json")[1]) == len(rows) + 1
     assert snapshot_of(path) == before
 
 
-def test_migrate_refuses_before_it_writes(log, run, tmp_path):
+def test_migrate_refuses_before_it_writes(log, told, tmp_path):
     path, target = log("c07_offline_compaction"), tmp_path / "target"
     for source, edition, text in (
         (path, "designed", "1 blobs are named"),
@@ -207,9 +194,9 @@ def test_migrate_refuses_before_it_writes(log, run, tmp_path):
         (path, "other", "not an edition"),
         (log("c16_unknown_type_in_durable"), "designed", "no record begins here"),
     ):
-        assert text in run("migrate", source, "--edition", edition, "--to", target)[2]
+        assert text in told("migrate", source, "--edition", edition, "--to", target)[2]
         assert not target.exists()
-    assert run("migrate", log("c01_basic_multichannel"), "--edition", "designed", "--to", path)[0] == 3
+    assert told("migrate", log("c01_basic_multichannel"), "--edition", "designed", "--to", path)[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -220,29 +207,29 @@ def test_migrate_refuses_before_it_writes(log, run, tmp_path):
         ("shipped", 5, ["write", "rename"]),
     ],
 )
-def test_migrate_upgrades_a_directory_in_its_place(edition, version, steps, run, tmp_path):
+def test_migrate_upgrades_a_directory_in_its_place(edition, version, steps, told, tmp_path):
     path = tmp_path / "log"
     old = Directory(path, edition).start(1).log(session(1, "a", "b"))
     old.write(lay.MANIFEST_FILE, (Manifest(1) if version == 1 else Manifest(version, "1.1", "u")).encode())
     before = snapshot_of(path)
-    status, (plan,), _ = run("migrate", path, "--dry-run", "--json")
+    status, (plan,), _ = told("migrate", path, "--dry-run", "--json")
     assert (status, [step["action"] for step in plan["steps"]]) == (0, steps)
     assert plan["facts"] == {"edition": edition, "from": version, "to": lay.VERSION_OF[edition]}
     assert snapshot_of(path) == before
-    status, _, text = run("migrate", path)
+    status, _, text = told("migrate", path)
     assert (status, f"version {version} became version {lay.VERSION_OF[edition]}" in text) == (0, True)
     assert lay.decode_manifest((path / lay.MANIFEST_FILE).read_bytes()).version == lay.VERSION_OF[edition]
-    assert len(run("state", path, "--json")[1]) == 2
-    status, _, text = run("migrate", path)
+    assert len(told("state", path, "--json")[1]) == 2
+    status, _, text = told("migrate", path)
     assert (status, "nothing to upgrade" in text) == (3, True)
 
 
-def test_migrate_needs_both_words_or_none(log, run, tmp_path):
+def test_migrate_needs_both_words_or_none(log, told, tmp_path):
     path = log("c01_basic_multichannel")
     for words in (("--edition", "designed"), ("--to", tmp_path / "new")):
-        status, _, text = run("migrate", path, *words)
+        status, _, text = told("migrate", path, *words)
         assert (status, "both --edition and --to" in text) == (2, True)
-    assert run("migrate", log("c11_truncated_durable_entry"))[0] == 3
+    assert told("migrate", log("c11_truncated_durable_entry"))[0] == 3
 
 
 def test_verify_of_a_live_directory_looks_again(tmp_path, monkeypatch):
@@ -263,7 +250,7 @@ def test_verify_of_a_live_directory_looks_again(tmp_path, monkeypatch):
             epoch.write_bytes(lay.encode_durable(1)[:4])
 
 
-def test_without_its_epoch_file_a_directory_is_not_forgotten(log, run):
+def test_without_its_epoch_file_a_directory_is_not_forgotten(log, told):
     """A store that opens would mark every session; reading shows what the original shows: nothing."""
     path = log("c20_epoch_missing")
     before = snapshot_of(path)
@@ -271,23 +258,23 @@ def test_without_its_epoch_file_a_directory_is_not_forgotten(log, run):
         with pytest.raises(RefusedError, match="flintlog repair"):
             Datastore(path)
     assert snapshot_of(path) == before
-    assert run("state", path, "--json")[1] == []
-    assert run("repair", path, "--apply")[0] == 0
-    assert len(run("state", path, "--json")[1]) == 3
+    assert told("state", path, "--json")[1] == []
+    assert told("repair", path, "--apply")[0] == 0
+    assert len(told("state", path, "--json")[1]) == 3
 
 
-def test_the_upkeep_verbs_need_the_directory_for_themselves(log, run, tmp_path):
+def test_the_upkeep_verbs_need_the_directory_for_themselves(log, told, tmp_path):
     path = log("c10_ended_not_durable")
     with Datastore(path) as store:
         with store.channel().session() as session:
             session.put(1, b"k", b"v")
         store.switch_epoch()
         for verb in (("compact",), ("snapshot",)):
-            assert run(verb[0], path)[0] == 3
+            assert told(verb[0], path)[0] == 3
 
 
-def test_a_refusal_names_the_place_and_what_to_do(log, run):
-    status, _, text = run("state", log("c11_truncated_durable_entry"))
+def test_a_refusal_names_the_place_and_what_to_do(log, told):
+    status, _, text = told("state", log("c11_truncated_durable_entry"))
     assert status == 3
     assert "pwal_0000, byte 166" in text
     assert "Nothing was changed" in text

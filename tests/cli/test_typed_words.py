@@ -10,17 +10,6 @@ import sys
 import pytest
 
 from flintlog import Datastore, QueueStore, SessionStore, Topic
-from flintlog.cli.main import main
-
-
-@pytest.fixture
-def typed(capsys):
-    def type_(*words):
-        capsys.readouterr()
-        status = main([str(word) for word in words])
-        return status, *capsys.readouterr()
-
-    return type_
 
 
 @pytest.fixture
