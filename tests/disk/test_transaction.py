@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintlog.disk import Disk, TransactionKernel, take_lock
+from flintlog.disk import NOTHING_CHANGED, Disk, TransactionKernel, take_lock
 from flintlog.errors import DiskError, LockedError
 from flintlog.testing import MemoryKernel
 
@@ -140,3 +143,61 @@ def test_the_lock_is_held_until_the_way_back_is_over():
     kernel.take_back()
     kernel.release()
     take_lock(plain, f"{ROOT}/a", "write", ROOT).close()
+
+
+class Copies:
+    """Keeps originals in memory."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._contents = {path: data for path, data in contents(disk).items() if data is not None}
+        self.kept: set[str] = set()
+
+    def keep(self, path: str):
+        inside = [
+            each for each in self._contents if each not in self.kept and f"{each}/".startswith(f"{path}/")
+        ]
+        self.kept.update(inside)
+        return [partial(self._put_back, each) for each in inside]
+
+    def _put_back(self, path: str) -> None:
+        self._disk.make_passing_directory(path.rpartition("/")[0])
+        self._disk.publish(path, [self._contents[path]], scratch=f"{ROOT}/back.new")
+
+    def discard(self) -> None:
+        self.kept.clear()
+
+    def cannot(self, error: DiskError) -> str:
+        return str(error)
+
+
+@settings(derandomize=True, max_examples=600, deadline=None)
+@given(DEEDS)
+def test_where_originals_are_kept_everything_is_taken_back(deeds):
+    plain = prepared()
+    before = {path: data for path, data in contents(plain).items() if data is not None}
+    copies = Copies(plain)
+    kernel = TransactionKernel(plain.kernel, originals=copies)
+    disk = Disk(kernel)
+    for deed in deeds:
+        with suppress(DiskError):  # a name that is not there
+            do(disk, deed)
+    after = contents(plain)
+    assert not kernel.final
+    assert {path for path, data in before.items() if after.get(path) != data} <= copies.kept
+    assert kernel.end() == NOTHING_CHANGED
+    left = {path: data for path, data in contents(plain).items() if data is not None}
+    assert {path: data for path, data in left.items() if not path.endswith(".new")} == before
+
+
+def test_a_file_that_was_replaced_while_it_was_open_can_still_be_written_to():
+    plain = prepared()
+    kernel = TransactionKernel(plain.kernel, originals=Copies(plain))
+    disk = Disk(kernel)
+    with disk.open(f"{ROOT}/a", "write") as file:
+        disk.publish(f"{ROOT}/a", [b"new"], scratch=f"{ROOT}/scratch.new")
+        file.pwrite(b"late", 0)
+        file.truncate(2)
+    assert disk.read(f"{ROOT}/a", 10) == b"new"
+    kernel.take_back()
+    assert plain.read(f"{ROOT}/a", 100) == b"a" * 10

@@ -141,11 +141,10 @@ class RepairJournal:
     def keep(self, path: str) -> list[Callable[[], None]]:
         """Copy a file, or every file below a directory, aside, durable on return."""
         name = posixpath.relpath(path, self.root)
-        new = [
-            each
-            for each, kept in self._before.items()
-            if not kept and (each == name or each.startswith(f"{name}/"))
-        ]
+        names = (
+            [name] if name in self._before else [each for each in self._before if each.startswith(f"{name}/")]
+        )
+        new = [each for each in names if not self._before[each]]
         for each in new:
             with self._disk.open(posixpath.join(self.root, each)) as source:
                 self._set_aside(each, source.chunks(0, source.size()), source.stat())

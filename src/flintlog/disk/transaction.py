@@ -283,7 +283,8 @@ class TransactionKernel(KernelInFront):
         """Keep what a call gives up, with the way back; False where the policy is another one."""
         if self._originals is None:
             return False
-        self._opposites += self._originals.keep(path)
+        if path and path not in self._ours:  # what has no name any more was kept when it lost it
+            self._opposites += self._originals.keep(path)
         return True
 
     def _be_final(self) -> None:
