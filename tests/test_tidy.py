@@ -164,3 +164,11 @@ def test_the_command_line_starts_without_heavy_libraries(module):
     code = f"import sys, {module}; print(*({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_nothing_of_the_package_is_made_under_a_lock_that_a_fork_may_copy_as_taken():
+    """`functools.cached_property` holds one until Python 3.12; `core/lazy.py` has none."""
+    using = [
+        name_of(path) for path in MODULES if "cached_property" in path.read_text() and path.stem != "lazy"
+    ]
+    assert using == []

@@ -19,10 +19,10 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
+from flintlog.core.lazy import lazy
 from flintlog.errors import RefusedError
 
 Bytes = bytes | bytearray | memoryview
@@ -138,7 +138,7 @@ class Table:
         self.make = make
         self._data = {field.length: number for number, field in enumerate(fields) if field.length}
 
-    @cached_property
+    @lazy
     def asked(self) -> tuple[Field, ...]:
         """The fields whose values the encoder takes and the decoder gives: no lengths, zeros, or what is always so."""
         return tuple(
@@ -150,12 +150,12 @@ class Table:
     def __add__(self, other: Table) -> Table:
         return Table(self.order, *self.fields, *other.fields)
 
-    @cached_property
+    @lazy
     def size(self) -> int:
         """Of all fields that have one."""
         return sum(field.size or 0 for field in self.fields)
 
-    @cached_property
+    @lazy
     def head(self) -> struct.Struct:
         """The fields in front of the first one whose size varies."""
         fixed = [field.size is not None for field in self.fields]
@@ -210,12 +210,12 @@ class Table:
 
     # Values and bytes. The functions are written when they are first asked for, as a dataclass writes its own.
 
-    @cached_property
+    @lazy
     def encode(self) -> Callable[..., bytes]:
         """The bytes of a record, by the values of its fields."""
         return self._encoder("join(({},))")
 
-    @cached_property
+    @lazy
     def parts(self) -> Callable[..., tuple[Bytes, ...]]:
         """The same, uncopied and in pieces."""
         return self._encoder("{},")
@@ -251,7 +251,7 @@ class Table:
             names = [field.letter or f"v{number}" for number, field in zip(numbers, fields, strict=True)]
             yield numbers[0], names, fixed, fields
 
-    @cached_property
+    @lazy
     def decode(self) -> Callable[..., tuple[Any, int]]:
         """What is made of the record at an offset of a buffer, and where it ends."""
         known: dict[str, Any] = {"read_uvarint": read_uvarint, "ended": self._ended, "make": self.make}

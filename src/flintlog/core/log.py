@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from flintlog.core.dialect import (
@@ -30,6 +29,7 @@ from flintlog.core.dialect import (
     detect,
     dialect,
 )
+from flintlog.core.lazy import lazy
 from flintlog.core.position import Position, as_position
 from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import RefusedError, UsageError
@@ -103,7 +103,7 @@ class Log:
 
     # What it is
 
-    @cached_property
+    @lazy
     def root(self) -> str:
         """The directory that holds the files: `path`, or the one that it stands for."""
         return self._dialect.home(self.disk, self.path)

@@ -110,7 +110,9 @@ def _one_life(
     faults: list[str] = []
     with (
         tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, stdin=subprocess.DEVNULL) as child,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True
+        ) as child,
     ):
         assert child.stdout is not None
         started = threading.Event()
@@ -119,8 +121,12 @@ def _one_life(
         started.wait(_LIFE_SECONDS_MAX)
         kill_at = time.monotonic() + chance.uniform(0, 0.5) if chance.random() < 0.4 else None
         wrong = _watch(child, path, kill_at, report, look)
-        reader.join()
         status = child.wait()
+        reader.join(_LIFE_SECONDS_MAX)
+        if reader.is_alive():
+            wrong = wrong or "a forked child hangs"
+            os.killpg(child.pid, signal.SIGKILL)
+            reader.join()
         said.seek(0)
         words = said.read().decode(errors="replace")[-40000:]
     if wrong is not None or faults:

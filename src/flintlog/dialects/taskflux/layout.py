@@ -20,11 +20,11 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.fields import Bytes, Field, MalformedError, Table
+from flintlog.core.lazy import lazy
 from flintlog.errors import DamageError, UsageError
 
 FILE_MARKER = bytes.fromhex("1276AD55")
@@ -82,7 +82,7 @@ class Layout:
     def _term(self, name: str, meaning: str | Callable[[int], str] = "") -> Field:
         return Field(name, f"i{8 * self.term_size}", meaning)
 
-    @cached_property
+    @lazy
     def record(self) -> Table:
         """The checksum is that of the data."""
         data = Field("data", "[n]", words="n bytes: a delta")
@@ -96,7 +96,7 @@ class Layout:
             *((data, padding) if self.alignment > 1 else (data,)),
         )
 
-    @cached_property
+    @lazy
     def snapshot_header(self) -> Table:
         """Behind it stand the state, and the checksum of the state."""
         return Table(
@@ -107,7 +107,7 @@ class Layout:
             Field("length", "i32 n"),
         )
 
-    @cached_property
+    @lazy
     def metadata(self) -> Table:
         """The checksum is that of everything between it and the marker."""
         return Table(
@@ -119,7 +119,7 @@ class Layout:
             Field("checksum", "u32"),
         )
 
-    @cached_property
+    @lazy
     def record_header_size(self) -> int:
         return self.record.head.size
 
