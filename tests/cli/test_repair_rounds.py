@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.cli.test_undo import files_of, typed
 from tests.damaged_directories import WRONG, cut, patch, segmented, segments
 from tests.limestone.spoiled import laid_out
 
 from flintlog.cli.main import main
+from flintlog.core.log import Log, open_log
+from flintlog.disk import Disk, take_lock
+from flintlog.errors import LockedError
 
 
 def two_headers(root: Path) -> None:
@@ -99,3 +103,38 @@ def test_a_round_that_would_lose_something_is_left_to_a_person(tmp_path, capsys)
     status, [undone], _ = typed(capsys, "repair", str(root), "--undo")
     assert (status, files_of(root)) == (0, before)
     assert "too" not in undone["done"]
+
+
+def test_an_interrupt_behind_a_round_says_that_the_repair_stands(tmp_path, capsys, monkeypatch):
+    root = tmp_path / "spool"
+    header_and_record(root)
+    before = files_of(root)
+    verify = Log.verify
+
+    def interrupted(log, *arguments):
+        verify(log, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Log, "verify", interrupted)
+    assert main(["repair", str(root), "--apply"]) == 130
+    told = capsys.readouterr().err
+    assert "nothing was changed" not in told
+    assert "what was repaired stands" in told and "--undo" in told
+    monkeypatch.undo()
+    assert files_of(root) != before
+    assert main(["repair", str(root), "--undo"]) == 0
+    assert files_of(root) == before
+
+
+def test_a_repair_that_is_refused_leaves_the_place_of_another_one_alone(tmp_path):
+    root = tmp_path / "spool"
+    header_and_record(root)
+    data = root / "data"
+    plan = open_log(root).plan_repair()
+    with take_lock(Disk(), str(data / "tflux.metadata"), "write", str(data)):
+        (data / "kept").mkdir()
+        with pytest.raises(LockedError, match="Nothing was changed"):
+            plan.apply()
+        assert (data / "kept").is_dir()
+    plan.apply()
+    assert open_log(root).health == "clean"

@@ -194,6 +194,24 @@ def test_a_log_of_its_owner_alone_stays_so_in_kept_in_backups_and_when_it_is_res
 
 
 @pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
+def test_what_opening_cuts_of_a_log_of_its_owner_alone_stays_so(make, tmp_path):
+    """Also in a directory that others may look into."""
+    root = tmp_path / "log"
+    make(root)
+    newest = max(files_of(root), key=lambda path: path.stat().st_size)
+    newest.write_bytes(newest.read_bytes()[:-3])
+    for path in files_of(root):
+        path.chmod(0o600)
+    names = {path.relative_to(root) for path in files_of(root)}
+    plan = open_log(str(root)).plan_repair()
+    if plan.steps:
+        plan.apply()
+    for path in files_of(root):
+        old = path.relative_to(root) in names or "opened" in path.parts
+        assert not old or stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+@pytest.mark.parametrize("make", LOGS, ids=lambda make: make.__name__)
 def test_what_root_repairs_in_a_users_log_is_the_users(make, tmp_path):
     root = tmp_path / "log"
     make(root)

@@ -164,8 +164,9 @@ class Copies:
         self._disk.make_passing_directory(path.rpartition("/")[0])
         self._disk.publish(path, [self._contents[path]], scratch=f"{ROOT}/back.new")
 
-    def discard(self) -> None:
+    def discard(self) -> str:
         self.kept.clear()
+        return NOTHING_CHANGED
 
     def cannot(self, error: DiskError) -> str:
         return str(error)

@@ -228,6 +228,8 @@ def interrupts():
     signal.signal(signal.SIGALRM, before)
 
 
+# The signal may also come in a callback of the garbage collector, which Python then only reports.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @each_store
 def test_a_handler_that_raises_inside_a_call_stops_nothing(subject, tmp_path, interrupts):
     store = subject.open(Disk(), str(tmp_path))

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from flintlog.core.inside import refuse_link
 from flintlog.core.kept import KEPT_DIRECTORY, check_kept
 from flintlog.core.plan import Plan, Step
-from flintlog.disk import Disk, Mode, Stat, take_lock
+from flintlog.disk import NOTHING_CHANGED, Disk, Mode, Stat, take_lock
 from flintlog.errors import DamageError, DiskError, FlintlogError, RefusedError, UsageError
 
 RECORD_FILE = "flintlog-repair.json"
@@ -126,14 +126,17 @@ class RepairJournal:
         self.root = root
         self.directory = posixpath.join(root, KEPT_DIRECTORY, name)
         self._disk = disk
+        self._begun = False  # until then the directory may be another's
         self._before: dict[str, bool] = {}  # the files that were there, and whether each is kept by now
+        self._originals: dict[str, Stat] = {}
 
     @property
     def has_kept(self) -> bool:
         return any(self._before.values())
 
     def begin(self, made: str | None) -> None:
-        """Write down which files there are; `made` was made by taking the lock."""
+        """Write down which files there are; `made` was made by taking the lock, which is held."""
+        self._begun = True
         self.directory = _unused(self._disk, self.directory)
         self._before = {name: False for name in tree(self._disk, self.root) if name != made}
         self._write(Record("begun", list(self._before)))
@@ -147,12 +150,19 @@ class RepairJournal:
         new = [each for each in names if not self._before[each]]
         for each in new:
             with self._disk.open(posixpath.join(self.root, each)) as source:
-                self._set_aside(each, source.chunks(0, source.size()), source.stat())
+                self._originals[each] = source.stat()
+                self._set_aside(each, source.chunks(0, source.size()), self._originals[each])
             self._before[each] = True
         return [partial(self._put_back, each) for each in new]
 
     def finish(self) -> None:
-        """Write down what the repair left, so that it can be told from what comes later."""
+        """Write down what the repair left, so that it can be told from what comes later.
+
+        A file that was made anew under the name of another gets its owner and its permissions.
+        """
+        for name in self._of_others():
+            with self._disk.open(posixpath.join(self.root, name)) as file:
+                file.be_like(self._originals[name])
         originals = {
             name: digest(self._disk, posixpath.join(self.directory, name))
             for name, kept in self._before.items()
@@ -160,8 +170,20 @@ class RepairJournal:
         }
         self._write(Record("done", list(self._before), digests(self._disk, self.root), originals))
 
-    def discard(self) -> None:
+    def _of_others(self) -> list[str]:
+        """The files that have another owner or other permissions than their originals."""
+        now = {name: self._disk.stat(posixpath.join(self.root, name)) for name in self._originals}
+        return [
+            name
+            for name, found in now.items()
+            if found is not None and not found.is_directory and found.access != self._originals[name].access
+        ]
+
+    def discard(self) -> str:
         """Remove the copies: everything was put back. The disk may be full, so this writes nothing."""
+        if not self._begun:
+            return NOTHING_CHANGED
+        told = ", ".join(self._of_others())
         if self._before:
             for name in (*kept_files(self._disk, self.directory), RECORD_FILE):
                 if self._disk.stat(posixpath.join(self.directory, name)) is not None:
@@ -171,6 +193,9 @@ class RepairJournal:
                 self._disk.remove_directory(self.directory)
             if not self._disk.list(posixpath.dirname(self.directory)):
                 self._disk.remove_directory(posixpath.dirname(self.directory))
+        if told:
+            return f"All bytes are as they were; only root can give these files their owner back: {told}"
+        return NOTHING_CHANGED
 
     def cannot(self, error: FlintlogError) -> str:
         return (
@@ -326,7 +351,7 @@ def _refusal(disk: Disk, root: str, folder: str, record: Record, passing: str = 
     if record.stage == "begun":
         return (
             "this repair was cut short, and no record tells whether the directory was written to since; "
-            "repair it to the end, or give --force to go back all the same"
+            "--force goes back all the same, and takes away what was written since"
         )
     halfway = record.stage == "undoing"
     now = digests(disk, root)

@@ -43,9 +43,8 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
         disk.sync_directory(place)  # the process that put it there may have died before that
         return
     number = max((at for at, _ in there), default=0) + 1
-    disk.publish(
-        posixpath.join(place, f"{number:06d}-{name}"), [data], scratch=posixpath.join(place, _SCRATCH)
-    )
+    target, scratch = posixpath.join(place, f"{number:06d}-{name}"), posixpath.join(place, _SCRATCH)
+    disk.publish(target, [data], scratch=scratch, like=file.stat())
     for at, other in there[: max(len(there) + 1 - CUTS_MAX, 0)]:
         disk.unlink(posixpath.join(place, f"{at:06d}-{other}"))
 

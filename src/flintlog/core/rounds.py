@@ -35,6 +35,18 @@ class Repaired:
 
 def repair(log: Log, plan: Plan, progress: Progress = no_progress) -> Repaired:
     """Apply a plan and those that follow from it and lose nothing, then verify the directory."""
+    kept = posixpath.join(plan.path, KEPT_DIRECTORY)
+    there = log.disk.list(kept)
+    try:
+        return _repair(log, plan, progress)
+    except KeyboardInterrupt as interrupt:  # a round that was not finished has taken back what it kept
+        if set(log.disk.list(kept)) <= {*there}:
+            raise
+        words = f"What was repaired stands; `flintlog repair {plan.path} --undo` takes it back"
+        raise KeyboardInterrupt(words) from interrupt
+
+
+def _repair(log: Log, plan: Plan, progress: Progress) -> Repaired:
     rounds: list[tuple[Plan, str]] = []
     before: str | None = None
     while True:

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from flintlog.disk.disk import FLAGS, Disk
+from flintlog.disk.interrupts import DEFERRED
 from flintlog.disk.kernel import Kernel, KernelInFront, Stat
 from flintlog.errors import DiskError, FlintlogError, tell
 
@@ -44,8 +45,8 @@ class Originals(Protocol):
     def keep(self, path: str) -> list[Opposite]:
         """Copy a file, or every file below a directory, aside. Returns how to put back what was not kept before."""
 
-    def discard(self) -> None:
-        """Remove the copies: everything was put back."""
+    def discard(self) -> str:
+        """Remove the copies: everything was put back. Returns a sentence on what is there now."""
 
     def cannot(self, error: FlintlogError) -> str:
         """One sentence for the operator: the way back has failed."""
@@ -74,7 +75,8 @@ def transaction(
         except BaseException as error:
             if kernel.touched or isinstance(error, KeyboardInterrupt | DiskError):
                 patience.begin()
-                tell(error, kernel.end())
+                with DEFERRED:
+                    tell(error, kernel.end())
             raise
         finally:
             kernel.release()
@@ -126,9 +128,7 @@ class TransactionKernel(KernelInFront):
             if self._originals is not None:
                 return self._originals.cannot(error)
             return f"It could not all be taken back ({error.what()}). {WHOLE}"
-        if self._originals is not None:
-            self._originals.discard()
-        return NOTHING_CHANGED
+        return NOTHING_CHANGED if self._originals is None else self._originals.discard()
 
     def take_back(self) -> None:
         """Leave everything as it was."""

@@ -187,12 +187,13 @@ class _ToldNotes(Notes):
 
     def __init__(self) -> None:
         super().__init__()
-        self._out = sys.stdout.buffer
+        self._out = sys.stdout.fileno()
 
     def tell(self, *words: str) -> None:
+        line = memoryview(" ".join(words).encode() + b"\n")
         with DEFERRED, self._mutex:
-            self._out.write(" ".join(words).encode() + b"\n")
-            self._out.flush()
+            while line:  # a pipe that is full takes a part
+                line = line[os.write(self._out, line) :]
 
     def _note(self, which: set[str], names: Sequence[str]) -> None:
         with DEFERRED:

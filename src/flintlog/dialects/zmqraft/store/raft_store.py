@@ -225,7 +225,7 @@ class RaftStore:
         Those that are here already stay, and what is behind them; from the first that differs on, the old ones are
         rolled back and the new ones written.
         """
-        encoded = batch.of_entries(entries)
+        encoded = batch.of_entries(list(entries))
         self.log.check_sizes(encoded)
         if lay.check_index(index) < 1:
             raise UsageError(f"{index} is not an index", advice="The first is 1")
