@@ -9,7 +9,6 @@ import pytest
 from tests.crash import promises, taskflux_queues, taskflux_replica, taskflux_upkeep
 
 from flintlog import QueueStore
-from flintlog.core import journal
 from flintlog.dialects.taskflux.store import engine, replica, segments
 from flintlog.dialects.taskflux.upkeep import migrate
 from flintlog.disk import disk
@@ -43,7 +42,7 @@ def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, 
 
 @pytest.mark.long
 def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, journal, engine, replica, segments, migrate)
+    modules = (disk, engine, replica, segments, migrate)
     heads = ["core/new_place.py:"]  # see test_backups.py
     promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
 
