@@ -184,11 +184,15 @@ class Spoiled:
     def _opened(self) -> Generator[str, None, bool]:
         kernel = self._machine()
         before = _content(kernel)
-        found = _outcome(lambda: self._items(Disk(kernel)))
-        yield from self._fault(found)
-        if isinstance(found, str):
+        opened = _outcome(lambda: self._subject.open(Disk(kernel), PATH).close())
+        yield from self._fault(opened)
+        if isinstance(opened, str):
             if _content(kernel) != before:
                 yield f"opening refuses and changes {_differing(before, _content(kernel))}"
+            return False
+        found = _outcome(lambda: self._items(Disk(kernel)))  # some damage is met when it is read
+        yield from self._fault(found)
+        if isinstance(found, str):
             return False
         yield from self._invented(found, "opening")
         return True
