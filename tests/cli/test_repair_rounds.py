@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.limestone.spoiled import laid_out
 
 from flintlog.cli.main import main
 from flintlog.core.log import Log, open_log
+from flintlog.dialects.taskflux.upkeep.repair import plan_repair
 from flintlog.disk import Disk, take_lock
 from flintlog.errors import LockedError
 
@@ -130,11 +132,12 @@ def test_a_repair_that_is_refused_leaves_the_place_of_another_one_alone(tmp_path
     root = tmp_path / "spool"
     header_and_record(root)
     data = root / "data"
-    plan = open_log(root).plan_repair()
+    plan = plan_repair(Disk(), str(data), clock=lambda: 1_700_000_000)
+    theirs = data / "kept" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(1_700_000_000))}-segment-header"
     with take_lock(Disk(), str(data / "tflux.metadata"), "write", str(data)):
-        (data / "kept").mkdir()
+        theirs.mkdir(parents=True)  # of a repair that begins in the same second
         with pytest.raises(LockedError, match="Nothing was changed"):
             plan.apply()
-        assert (data / "kept").is_dir()
+        assert theirs.is_dir()
     plan.apply()
     assert open_log(root).health == "clean"
