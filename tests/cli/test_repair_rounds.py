@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -141,3 +142,20 @@ def test_a_repair_that_is_refused_leaves_the_place_of_another_one_alone(tmp_path
         assert theirs.is_dir()
     plan.apply()
     assert open_log(root).health == "clean"
+
+
+def test_a_repair_that_is_cut_short_when_it_begins_leaves_no_place_for_originals(tmp_path, monkeypatch):
+    root = tmp_path / "spool"
+    header_and_record(root)
+    publish = Disk.publish
+
+    def interrupted(disk, target, *arguments, **options):
+        if "kept" in target:
+            os.rmdir(os.path.dirname(target))  # only the place above was made
+            raise KeyboardInterrupt
+        publish(disk, target, *arguments, **options)
+
+    monkeypatch.setattr(Disk, "publish", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="Nothing was changed"):
+        open_log(root).plan_repair().apply()
+    assert not (root / "data" / "kept").exists()

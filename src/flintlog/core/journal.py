@@ -188,11 +188,10 @@ class RepairJournal:
             for name in (*kept_files(self._disk, self.directory), RECORD_FILE):
                 if self._disk.stat(posixpath.join(self.directory, name)) is not None:
                     self._disk.unlink(posixpath.join(self.directory, name))
-        with suppress(FlintlogError):
-            if not any(tree(self._disk, self.directory)):
-                self._disk.remove_directory(self.directory)
-            if not self._disk.list(posixpath.dirname(self.directory)):
-                self._disk.remove_directory(posixpath.dirname(self.directory))
+        for place in (self.directory, posixpath.dirname(self.directory)):
+            with suppress(FlintlogError):
+                if self._disk.is_directory(place) and not any(tree(self._disk, place)):
+                    self._disk.remove_directory(place)
         if told:
             return f"All bytes are as they were; only root can give these files their owner back: {told}"
         return NOTHING_CHANGED
