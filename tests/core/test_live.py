@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
+import time
 
 import pytest
 from tests.damaged_directories import segments, torn
@@ -14,7 +16,7 @@ from flintlog.core import live
 from flintlog.core.dialect import detect
 from flintlog.core.log import Log, open_log
 from flintlog.dialects.zmqraft.layout import Entry
-from flintlog.disk import Disk, LocalKernel
+from flintlog.disk import Disk, KernelInFront, LocalKernel
 from flintlog.errors import DamageError, DiskError, RefusedError
 
 DISK = Disk()
@@ -218,3 +220,46 @@ def test_what_passes_is_read_again_and_what_stays_is_raised():
         reading(gone, torn, further, torn, gone, "never asked for")
     with pytest.raises(DiskError):
         reading(DiskError("open", "/log/file", OSError(errno.EIO, "broken")))
+
+
+class Counting(KernelInFront):
+    """A machine that counts how often a file is opened."""
+
+    def __init__(self, name):
+        super().__init__(LocalKernel())
+        self._name, self.opened = name, 0
+
+    def open(self, path, flags):
+        self.opened += path.endswith(self._name)
+        return super().open(path, flags)
+
+
+@pytest.mark.parametrize("make", [torn_queues, torn_peer])
+def test_a_damaged_directory_that_stands_still_is_read_once_to_plan_and_to_apply(make, tmp_path):
+    path, file, *_ = make(tmp_path)
+    counting = Counting(file.name)
+    log = open_log(str(path), disk=Disk(counting))
+    fresh, planned = log.plan_repair(), counting.opened
+    time.sleep(0.2)  # what was written just now could change once more and show the same time
+    counting.opened = 0
+    still, read = log.plan_repair(), counting.opened
+    assert still.steps == fresh.steps and read * 2 == planned
+    assert still.apply() and log.verify().verdict == "clean"
+
+
+def test_a_moment_is_over_when_anything_in_the_directory_changed(tmp_path):
+    (tmp_path / "inside").mkdir()
+    file = tmp_path / "inside" / "file"
+    file.write_bytes(b"one")
+    assert not live.Moment(DISK, str(tmp_path)).lasts(), "too fresh to tell"
+    time.sleep(0.2)
+    moment = live.Moment(DISK, str(tmp_path))
+    assert moment.lasts()
+    stamps = file.stat()
+    file.write_bytes(b"two")
+    os.utime(file, ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+    assert not moment.lasts()
+    time.sleep(0.2)
+    moment = live.Moment(DISK, str(tmp_path))
+    (tmp_path / "inside" / "other").touch()
+    assert not moment.lasts()

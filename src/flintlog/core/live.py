@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -26,10 +27,47 @@ _PAUSE_SECONDS = 0.02
 _LOOKS_AGAIN = 3  # at a directory that is not large
 _SMALL_BYTES = 64 << 20
 _HANDLES_MAX = 200  # systems exist that allow 256 to a process
+_TICK_NANOSECONDS = 100_000_000  # two changes within one tick of the file system's clock look like one
 
 
 class ChangedError(RefusedError):
     """The directory changed while it was read: what was read does not fit together. Another look may."""
+
+
+class Moment:
+    """A directory as it is now. While the moment lasts, a second look would see what the first one saw."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        now = time.time_ns()
+        self._seen = self._look()
+        self._tells = all(
+            found.is_directory or (found.changed is not None and found.changed < now - _TICK_NANOSECONDS)
+            for found in self._seen.values()
+        )
+
+    def lasts(self) -> bool:
+        """Is the directory as it was? False where nothing tells."""
+        return self._tells and self._look() == self._seen
+
+    def _look(self) -> dict[str, Stat]:
+        seen: dict[str, Stat] = {}
+        left = [self._path]
+        while left:
+            path = left.pop()
+            found = self._disk.stat(path)
+            if found is None:
+                continue
+            seen[path] = found
+            if not found.is_directory:
+                continue
+            seen[path] = replace(found, changed=None)  # the names in it tell
+            if path == self._path or not self._disk.is_link(path):
+                left += [
+                    posixpath.join(path, name) for name in self._disk.list(path) if name != KEPT_DIRECTORY
+                ]
+        return seen
 
 
 def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
@@ -191,11 +229,15 @@ def look(
     """
     found = settled(disk, path, first)
     looks = _LOOKS_AGAIN if sum(item.size for item in found.files) <= _SMALL_BYTES else 1
+    moment: Moment | None = None
     for attempt in range(looks):
         passing_now = [item for item in found.findings if _may_pass(item, passing)]
         if not passing_now:
             break
         disk.pause(_PAUSE_SECONDS * 2**attempt)
+        if moment is not None and moment.lasts():
+            continue
+        moment = Moment(disk, path)
         stands = {_place(finding) for finding in settled(disk, path, again).findings}
         gone = [item for item in passing_now if _place(item) not in stands]
         found = replace(

@@ -13,7 +13,7 @@ from functools import partial
 
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import Inventory
-from flintlog.core.live import settled
+from flintlog.core.live import Moment, settled
 from flintlog.core.log import Log
 from flintlog.core.plan import Plan
 from flintlog.disk import Disk
@@ -33,14 +33,19 @@ def judged(log: Log, found: Inventory) -> Inventory:
 def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
     """The same of a repair: its findings say what `verify` says.
 
-    What a writer is about to finish is no damage. So a plan counts when a second look finds the same.
+    What a writer is about to finish is no damage. So a plan counts when a second look finds the same, or when the
+    directory is the same a moment later.
     """
+    moment = Moment(log.disk, log.root)
     plan = settled(log.disk, log.path, make)
     for _ in range(_LOOKS_MAX):
         before = _places(plan)
         if not before:
             break
         log.disk.pause(_PAUSE_SECONDS)
+        if moment.lasts():
+            break
+        moment = Moment(log.disk, log.root)
         plan = settled(log.disk, log.path, make)
         if _places(plan) == before:
             break
@@ -50,13 +55,13 @@ def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
             file=log.path,
             advice="Nothing was changed; close the store that writes here, then repair",
         )
-    plan = replace(plan, act=partial(_act_if_unchanged, plan, make))
+    plan = replace(plan, act=partial(_act_if_unchanged, plan, moment, make))
     return replace(plan, findings=_lowered(plan.findings)) if _heals(plan) else plan
 
 
-def _act_if_unchanged(plan: Plan, make: Callable[[], Plan], disk: Disk) -> str:
+def _act_if_unchanged(plan: Plan, moment: Moment, make: Callable[[], Plan], disk: Disk) -> str:
     """Do what a plan says, as long as the directory still asks for it: a store may have healed it, and gone on."""
-    now = make()
+    now = plan if moment.lasts() else make()
     if (now.steps, now.lost, now.refusal) != (plan.steps, plan.lost, plan.refusal):
         raise RefusedError(
             "the directory has changed since the repair was planned",

@@ -31,7 +31,7 @@ class Stat:
     """What a name stands for. `identity` tells two files apart even when one was renamed over the other.
 
     `is_special` is what is neither a file nor a directory: a pipe, a socket, a device. `access` is None where files
-    have none.
+    have none. `changed` is when its bytes or its access changed last, in nanoseconds; None where nothing tells.
     """
 
     is_directory: bool
@@ -39,6 +39,7 @@ class Stat:
     identity: tuple[int, int]
     is_special: bool = False
     access: Access | None = None
+    changed: int | None = None
 
 
 class Kernel(Protocol):
@@ -235,4 +236,5 @@ def _stat(result: os.stat_result) -> Stat:
         (result.st_dev, result.st_ino),
         special,
         Access(stat.S_IMODE(result.st_mode), result.st_uid, result.st_gid),
+        result.st_ctime_ns,
     )
