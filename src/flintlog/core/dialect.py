@@ -122,7 +122,8 @@ class Dialect(ABC):
     | `upkeep/migrate` | `plan_migrate`, where there is another edition or a newer version |
     | `picture` | `picture`, `is_member` |
 
-    `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed.
+    `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed. Where it takes
+    `seen`, that is where it gets its surveys from (`core/surveys.py`).
     """
 
     name: str

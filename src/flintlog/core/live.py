@@ -41,8 +41,11 @@ class Moment:
         self._disk = disk
         self._path = path
         now = time.time_ns()
-        self._seen = self._look()
-        self._tells = all(
+        self._tells = not isinstance(
+            disk.kernel, RemoteKernel
+        )  # asking for each file costs more than another look
+        self._seen = self._look() if self._tells else {}
+        self._tells = self._tells and all(
             found.is_directory or (found.changed is not None and found.changed < now - _TICK_NANOSECONDS)
             for found in self._seen.values()
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -30,7 +31,9 @@ from flintlog.core.dialect import (
     dialect,
 )
 from flintlog.core.lazy import lazy
+from flintlog.core.live import Moment
 from flintlog.core.position import Position, as_position
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import RefusedError, UsageError
 
@@ -81,7 +84,12 @@ class Rows:
 
 
 class Log:
-    """One log directory. Nothing is read before a method is called."""
+    """One log directory. Nothing is read before a method is called.
+
+    Inside `with` the surveys that calls take are held for the later ones, as long as the directory stands still.
+    """
+
+    _surveys: Surveys | None = None
 
     def __init__(self, spoken: Dialect, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -92,10 +100,14 @@ class Log:
         return f"<Log {self.dialect} {self.path}>"
 
     def __enter__(self) -> Log:
+        self._surveys = self._surveys or self._new_surveys()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Nothing is held open."""
+        """Release what is held."""
+        if self._surveys is not None:
+            self._surveys.release()
+        self._surveys = None
 
     def at(self, disk: Disk, path: str | None = None) -> Log:
         """A log of the same dialect through another disk, here or at another path."""
@@ -154,13 +166,17 @@ class Log:
         """What is here, and how it is; leaves out what a snapshot covers."""
         from flintlog.core.verdict import judged
 
-        return judged(self, self._room("upkeep.verify").inspect(self.disk, self.root))
+        with self._seen() as seen:
+            found = self._room("upkeep.verify").inspect(self.disk, self.root, seen)
+            return judged(found, lambda: self._plan_repair(seen))
 
     def verify(self, progress: Progress = no_progress, workers: Workers | None = None) -> Inventory:
         """Every check the dialect knows, over every byte; done by `workers` where they are given."""
         from flintlog.core.verdict import judged
 
-        return judged(self, self._room("upkeep.verify").verify(self.disk, self.root, progress, workers))
+        with self._seen() as seen:
+            found = self._room("upkeep.verify").verify(self.disk, self.root, progress, workers, seen)
+            return judged(found, lambda: self._plan_repair(seen))
 
     # What it says
 
@@ -255,7 +271,10 @@ class Log:
         room = self._room("entries")
         if workers is not None:
             return room.state_frame(workers, self.disk, self.root, number)
-        return Rows(self.state_schema, lambda: room.state(self.disk, self.root, number))
+        return Rows(
+            self.state_schema,
+            lambda: room.state(self.disk, self.root, number, self._surveys or UNSHARED),
+        )
 
     def follower(self) -> Follower:
         """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
@@ -268,8 +287,9 @@ class Log:
         A store may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
         """
         number = self._parsed(as_of)
-        found: Picture = self._room("picture").picture(self.disk, self.root, number)
-        return found
+        with self._seen() as seen:
+            found: Picture = self._room("picture").picture(self.disk, self.root, number, seen)
+            return found
 
     def is_member(self, name: str) -> bool:
         """Can a picture have a file of this name?"""
@@ -279,10 +299,14 @@ class Log:
 
     def plan_repair(self) -> Plan:
         """What would make the directory open again, and what that gives up."""
+        with self._seen() as seen:
+            return self._plan_repair(seen)
+
+    def _plan_repair(self, seen: Surveys) -> Plan:
         from flintlog.core.verdict import judged_plan
 
         make = self._room("upkeep.repair").plan_repair
-        return judged_plan(self, lambda: make(self.disk, self.root))
+        return judged_plan(self, lambda: make(self.disk, self.root, seen=seen))
 
     def plan_undo(self, name: str | None = None, *, force: bool = False) -> Plan:
         """Take the newest repair back, or the one of that name; `force` also when something was written since."""
@@ -341,6 +365,21 @@ class Log:
         return Plan(verb, self.dialect, self.root, (), act, refusal=why, disk=self.disk)
 
     # How a dialect is asked
+
+    def _new_surveys(self) -> Surveys:
+        return Surveys(lambda: Moment(self.disk, self.root))
+
+    @contextmanager
+    def _seen(self) -> Iterator[Surveys]:
+        """The surveys that this call shares with the others of a `with`; otherwise those of its own steps."""
+        if self._surveys is not None:
+            yield self._surveys
+            return
+        seen = self._new_surveys()
+        try:
+            yield seen
+        finally:
+            seen.release()
 
     def _room(self, name: str) -> Any:
         return self._dialect.room(name)

@@ -23,9 +23,9 @@ _LOOKS_MAX = 5
 _PAUSE_SECONDS = 0.02
 
 
-def judged(log: Log, found: Inventory) -> Inventory:
+def judged(found: Inventory, plan_repair: Callable[[], Plan]) -> Inventory:
     """What was found in a directory, where corrupt means that something is lost."""
-    if found.verdict != Severity.CORRUPT or not _heals(log.plan_repair()):
+    if found.verdict != Severity.CORRUPT or not _heals(plan_repair()):
         return found
     return replace(found, findings=_lowered(found.findings))
 

@@ -192,9 +192,9 @@ def _take(
         view = assembled(
             disk, building, {name: posixpath.join(place, name) for name, place in places.items()}
         )
-        copy = log.at(view, building)
-        prove(copy)
-        proof = copy.picture()
+        with log.at(view, building) as copy:
+            prove(copy)
+            proof = copy.picture()
         if picture.last is not None and (proof.last is None or proof.last < picture.last):
             raise ChangedError("the copy does not reach as far as the log did", file=log.path)
         backup = _listed(log, picture, proof, files)

@@ -166,8 +166,9 @@ def plan_restore(
     checked = check_backup(disk, path, chain=chain, progress=progress)
     view = checked.view(disk)
     log = checked.log(view, path)
-    prove(log, progress)
-    picture = log.picture(to)
+    with log:
+        prove(log, progress)
+        picture = log.picture(to)
     if picture.edition != checked.backup.edition:
         raise DamageError(
             "the files are not of the edition that the list says",
@@ -184,9 +185,9 @@ def plan_restore(
             fill(view, picture, files, to=disk, progress=progress)
             if checked.backup.inside:  # the place itself is synced before it gets its name
                 disk.sync_directory(files)
-            written = checked.log(disk, building)
-            # A log may have a position and nothing to list.
-            last = prove(written).last or written.picture().last
+            with checked.log(disk, building) as written:
+                # A log may have a position and nothing to list.
+                last = prove(written).last or written.picture().last
             if last != picture.last:
                 raise DamageError(
                     "what was written is not what was planned",

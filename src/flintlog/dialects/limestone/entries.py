@@ -6,6 +6,7 @@ A piece that does not hold what the plan said (damage, a file that went away) is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from flintlog.core.fields import Span
 from flintlog.core.file_fields import asked, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, suppress_gone
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import fields, scan, tables
 from flintlog.dialects.limestone import layout as lay
@@ -310,12 +312,12 @@ def _log_spans(view: memoryview, walk: Walk, start: int, where: ByteRange, *, in
             yield from fields.entry(view, int(places[item]))
 
 
-def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
+def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
     """The live keys, now or at an epoch."""
 
     def begun() -> Iterator[list[pa.RecordBatch]]:
         """The batches of one look; with the first of them every file was read, and stays as it was."""
-        found = State(survey(disk, path), as_of)
+        found = State(seen.take("whole", partial(survey, disk, path)), as_of)
         mapped = found.mapped(lambda live: list(tables.state_batches(found.views, found.names, live)))
         return chain([next(mapped, [])], mapped)
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from flintlog.core.backup.picture import ChangedError, Part, Picture
+from flintlog.core.surveys import Surveys
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.survey import LogRead, Survey, survey
 from flintlog.disk import Disk
 
 
-def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
+def picture(disk: Disk, path: str, as_of: int | None, seen: Surveys) -> Picture:
     """Manifest, catalog, compacted files, logs, blobs, and an epoch file with the one epoch that counts.
 
     What is durable is read before the logs, and sessions above it are left out where nothing durable stands behind
     them. Files are renamed, replaced and removed, and what is durable in them stays: another file under a name tells.
     """
-    found = survey(disk, path)
+    found = seen.take("whole", partial(survey, disk, path))
     found.refuse_damage()
     found.refuse_forgetting()
     low, epoch = max(found.low, 0), found.durable

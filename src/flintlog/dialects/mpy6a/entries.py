@@ -22,6 +22,7 @@ from flintlog.core.fields import Span
 from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover, rest
 from flintlog.core.finding import Damage
 from flintlog.core.live import settled, told_when_it_goes
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import event_columns, fields, scan, tables
 from flintlog.dialects.mpy6a import layout as lay
@@ -409,7 +410,7 @@ def _record_spans(
 # State
 
 
-def state(disk: Disk, path: str, as_of: StateID | None) -> Iterator[pa.RecordBatch]:
+def state(disk: Disk, path: str, as_of: StateID | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
     """Every session that waits, in the order of replay; now, or when an operation was the last one."""
     with told_when_it_goes(path), sound_survey(disk, path, examine_bytes=EXAMINE_BYTES) as now:
         found = now if as_of is None else survey_at(now, as_of)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flintlog.core.backup.picture import Part, Picture
+from flintlog.core.surveys import Surveys
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.authority import ByNote, ByOperationLog
 from flintlog.dialects.mpy6a.layout import StateID
@@ -13,8 +14,10 @@ from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 
-def picture(disk: Disk, path: str, as_of: StateID | None) -> Picture:
+def picture(disk: Disk, path: str, as_of: StateID | None, seen: Surveys) -> Picture:
     """The operation log up to an operation, and what it makes of the files beside it.
+
+    It always looks itself: its files are held open meanwhile.
 
     Of each data file the beginning is copied that was synced by the checkpoint; what came since is in the operation
     log, and so are the events of the change log. So it does not matter how far the writer is with those files.

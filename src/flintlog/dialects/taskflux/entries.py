@@ -22,6 +22,7 @@ from flintlog.core.fields import Span
 from flintlog.core.file_fields import every_byte, fields_of, file_view, leftover
 from flintlog.core.live import settled, suppress_gone
 from flintlog.core.position import span
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import fields, files, tables
 from flintlog.dialects.taskflux import layout as lay
@@ -259,11 +260,11 @@ def _queue_of(segment: Segment, at: int, layout: Layout) -> str:
 # State
 
 
-def state(disk: Disk, data: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
+def state(disk: Disk, data: str, as_of: int | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
     """The records that wait, now or after an LSN."""
 
     def read() -> State:
-        found = survey(disk, data)
+        found = seen.take("part", partial(survey, disk, data))
         found.refuse_damage()
         return found.state(as_of)
 

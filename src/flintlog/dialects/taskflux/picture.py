@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 
 from flintlog.core.backup.picture import Part, Picture
+from flintlog.core.surveys import Surveys
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import METADATA_SIZE_MAX, Segment
 from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import Disk
 
 
-def picture(disk: Disk, data: str, as_of: int | None) -> Picture:
+def picture(disk: Disk, data: str, as_of: int | None, seen: Surveys) -> Picture:
     """Metadata, snapshot, the segments that belong to the log; the last of them up to its last record that counts.
 
     A snapshot is replaced and segments are removed by name, never changed: another file under the name, or none,
     tells. The metadata is read after the log, so that its term is never behind it.
     """
-    found = survey(disk, data)
+    found = seen.take("part", partial(survey, disk, data))
     found.refuse_damage()
     last = found.last
     if as_of is not None:

@@ -21,6 +21,7 @@ from flintlog.core.fields import Span
 from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Damage
 from flintlog.core.position import span
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import fields, scan, tables
 from flintlog.dialects.zmqraft import layout as lay
@@ -220,11 +221,11 @@ def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[in
     return _splits_of(found, _whole(EntryQuery(first=live[:1], last=live[1:]))), live
 
 
-def state(disk: Disk, path: str, as_of: int | None) -> Iterator[pa.RecordBatch]:
+def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
     """The live range of the log. Up to some size it is that of one moment, also when a store is writing; a larger one
     is read file by file."""
     for left in reversed(range(LOOKS_MAX)):
-        pieces, live = live_splits(steady_survey(disk, path), as_of)
+        pieces, live = live_splits(seen.take("part", partial(steady_survey, disk, path)), as_of)
         if sum(split.end for split in pieces) > COPY_BYTES_MAX:
             return (batch for split in pieces for batch in _state_rows(disk, path, live, split))
         try:

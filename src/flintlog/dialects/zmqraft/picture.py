@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 
 import msgpack
 
 from flintlog.core.backup.picture import ChangedError, Part, Picture
+from flintlog.core.surveys import Surveys
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.findings import CODES
 from flintlog.dialects.zmqraft.state import PROPERTIES_OF, STATE_SIZE_MAX, load
@@ -15,14 +17,14 @@ from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 
-def picture(disk: Disk, path: str, as_of: int | None) -> Picture:
+def picture(disk: Disk, path: str, as_of: int | None, seen: Surveys) -> Picture:
     """The snapshot, the index files of the log, the state files; entries of the last index file up to `as_of`.
 
     What was applied is read before the log and the term after it: a copy never says that something was applied
     which it does not have, and its term is never behind its entries.
     """
     applied = _read(disk, path, lay.APPLIED_STATE_FILE)
-    found = survey(disk, path)
+    found = seen.take("part", partial(survey, disk, path))
     found.refuse_damage()
     assert found.snapshot is not None  # `refuse_damage` raises for one that cannot be read
     base, last = found.snapshot.index, found.range.last

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.core.repair import Draft
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.base import compacted_epoch, judge_base
@@ -57,15 +59,16 @@ def plan_repair(
     path: str,
     clock: Callable[[], float] = time.time,
     instance: Callable[[], str] = new_instance,
+    seen: Surveys = UNSHARED,
 ) -> Plan:
     """What would make the directory open again."""
-    found = survey(disk, path)
+    found = seen.take("whole", partial(survey, disk, path))
     assumed = _manifest_shown(found, instance)
     if assumed is not None:
         found = survey(disk, path, assumed=assumed)
     findings = tuple(found.findings)
     if not any(item.is_grave for item in findings):
-        findings = verify.verify(disk, path, no_progress).findings
+        findings = verify.verify(disk, path, no_progress, None, seen, anew=False).findings
     draft = Draft()
     _plan_manifest(found, draft, assumed)
     _plan_catalog(found, draft)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from flintlog.core.finding import Finding
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
+from flintlog.core.surveys import Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import files
 from flintlog.dialects.limestone import layout as lay
@@ -38,23 +40,32 @@ _PASSING = {
 }
 
 
-def inspect(disk: Disk, path: str) -> Inventory:
+def inspect(disk: Disk, path: str, seen: Surveys) -> Inventory:
     """Files, roles, epochs; goes through all logs without making the state."""
 
     def glance() -> Inventory:
-        return _inventory(survey(disk, path), {})
+        return _inventory(seen.take("whole", partial(survey, disk, path)), {})
 
     return look(disk, path, glance, glance, _PASSING)
 
 
-def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+def verify(
+    disk: Disk,
+    path: str,
+    progress: Progress,
+    workers: Workers | None,
+    seen: Surveys,
+    *,
+    anew: bool = True,
+) -> Inventory:
     """Every file and every record, the state that they make, and the blobs that it names."""
     if workers is None:
+        whole = partial(survey, Disk(disk.kernel, progress), path)
         return look(
             disk,
             path,
-            lambda: _everything(survey(Disk(disk.kernel, progress), path), _parts),
-            lambda: _inventory(survey(disk, path), {}),
+            lambda: _everything(seen.take("whole", whole, anew=anew), _parts),
+            lambda: _inventory(seen.take("whole", partial(survey, disk, path)), {}),
             _PASSING,
         )
     from flintlog.dialects.limestone.distributed import Looking, walker  # brings Arrow along
@@ -73,11 +84,9 @@ _Part = tuple[int, int, Iterable[tuple[str, int, int]]]
 
 
 def _everything(found: Survey, parts_of: Callable[[Survey], Iterable[_Part]]) -> Inventory:
-    facts: dict[str, object] = {}
-    if not any(finding.is_grave for finding in found.findings):
-        facts, missing = _state_facts(found, parts_of(found))
-        found.findings += missing
-    return _inventory(found, facts)
+    if any(finding.is_grave for finding in found.findings):
+        return _inventory(found, {})
+    return _inventory(found, *_state_facts(found, parts_of(found)))
 
 
 def _state_facts(found: Survey, parts: Iterable[_Part]) -> tuple[dict[str, object], list[Finding]]:
@@ -121,8 +130,7 @@ def _parts_by_workers(workers: Workers, looking: Looking) -> Iterator[_Part]:
         yield part.keys, part.value_bytes, names
 
 
-def _inventory(found: Survey, facts: dict[str, object]) -> Inventory:
-    found.findings += _odd_files(found)
+def _inventory(found: Survey, facts: dict[str, object], missing: Iterable[Finding] = ()) -> Inventory:
     epochs = [
         int(epoch)
         for read in found.logs
@@ -138,7 +146,7 @@ def _inventory(found: Survey, facts: dict[str, object]) -> Inventory:
         tuple(_items(found)),
         (min(epochs),) if epochs else None,
         (found.durable,) if found.durable else None,
-        tuple(found.findings),
+        (*found.findings, *missing, *_odd_files(found)),
         {
             "version": found.manifest.version if found.manifest else None,
             "durable_epoch": found.durable,

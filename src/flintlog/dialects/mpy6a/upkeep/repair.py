@@ -16,6 +16,7 @@ from flintlog.columns.zeros import zeros_from
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Plan
 from flintlog.core.repair import Draft, Files
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.store.engine import Engine
@@ -28,9 +29,11 @@ from flintlog.disk import Disk, FailStop
 _HEALED_BY_OPENING = {"file-behind": "write", "file-ahead": "cut", "note-behind": "rewrite"}
 
 
-def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
+def plan_repair(
+    disk: Disk, path: str, clock: Callable[[], float] = time.time, seen: Surveys = UNSHARED
+) -> Plan:
     """What would make the directory open again."""
-    found = survey(disk, path)
+    found, _ = seen.take("whole", lambda: (survey(disk, path), None), keep=False)  # `rebuild` changes it
     findings = tuple(found.findings)
     draft = Draft()
     if any(finding.severity is Severity.CORRUPT for finding in findings):

@@ -10,6 +10,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
 from flintlog.core.position import Position
+from flintlog.core.surveys import Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import scan
@@ -32,33 +33,40 @@ _PASSING = {
 }
 
 
-def inspect(disk: Disk, path: str) -> Inventory:
+def inspect(disk: Disk, path: str, seen: Surveys) -> Inventory:
     """Files, roles, ranges; looks through as much as opening does."""
 
     def glance() -> Inventory:
         with live_survey(disk, path, examine_bytes=EXAMINE_BYTES) as found:
             return _inventory(found)
 
-    return look(disk, path, glance, glance, _PASSING)
+    once = partial(seen.take, "part", glance)
+    return look(disk, path, once, once, _PASSING)
 
 
-def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None, seen: Surveys) -> Inventory:
     """Every file, every record, every operation, and whether they fit together."""
 
-    def everything(progress: Progress = no_progress) -> Inventory:
+    def everything(progress: Progress = no_progress) -> tuple[Survey, Inventory]:
         if workers is not None:
-            return _inventory(
-                survey(disk, path, progress=progress, reader=partial(workers.map, read_records))
-            )
+            found = survey(disk, path, progress=progress, reader=partial(workers.map, read_records))
+            return found, _inventory(found)
         with live_survey(disk, path, progress=progress) as found:
-            return _inventory(found)
+            return found, _inventory(found)  # as long as its files are held open
 
-    return look(disk, path, lambda: everything(progress), everything, _PASSING)
+    kind = "whole" if workers is None else "by workers"
+    return look(
+        disk,
+        path,
+        lambda: seen.take(kind, partial(everything, progress), anew=True)[1],
+        lambda: seen.take(kind, everything)[1],
+        _PASSING,
+    )
 
 
 def _inventory(found: Survey) -> Inventory:
-    found.findings += _odd_files(found)
-    read = found.log is not None or found.machine.files or not found.findings
+    findings = (*found.findings, *_odd_files(found))
+    read = found.log is not None or found.machine.files or not findings
     return Inventory(
         "mpy6a",
         None,
@@ -66,7 +74,7 @@ def _inventory(found: Survey) -> Inventory:
         tuple(_items(found)),
         _first(found),
         found.last if read else None,
-        tuple(found.findings),
+        findings,
         _facts(found),
     )
 

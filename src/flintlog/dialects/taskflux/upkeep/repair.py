@@ -12,6 +12,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -20,6 +21,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.core.repair import Draft
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules
 from flintlog.dialects.taskflux.files import HEADER_DAMAGED, Segment, SegmentFile, finding_in
@@ -28,10 +30,12 @@ from flintlog.dialects.taskflux.upkeep.verify import judge_state
 from flintlog.disk import Disk
 
 
-def plan_repair(disk: Disk, data: str, clock: Callable[[], float] = time.time) -> Plan:
+def plan_repair(
+    disk: Disk, data: str, clock: Callable[[], float] = time.time, seen: Surveys = UNSHARED
+) -> Plan:
     """What would make the directory open again."""
-    found = survey(disk, data, read_all=True)
-    _, more = judge_state(found)
+    found = seen.take("whole", partial(survey, disk, data, read_all=True))
+    _, more = judge_state(found, found.findings)
     findings = (*found.findings, *more)
     draft = Draft()
     _plan_snapshot(found, draft)

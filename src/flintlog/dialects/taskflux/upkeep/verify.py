@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
 from flintlog.core.finding import Finding
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
+from flintlog.core.surveys import Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.files import bad_creates
@@ -17,31 +21,33 @@ from flintlog.errors import DamageError
 _PASSING = {"torn-tail", "torn-header", "metadata-missing", "log-gap", "log-overlap", "log-start"}
 
 
-def inspect(disk: Disk, data: str) -> Inventory:
+def inspect(disk: Disk, data: str, seen: Surveys) -> Inventory:
     """Files, roles, ranges; reads the part of the log that no snapshot covers."""
 
     def glance() -> Inventory:
-        return _inventory(survey(disk, data))
+        return _inventory(seen.take("part", partial(survey, disk, data)))
 
     return look(disk, data, glance, glance, _PASSING)
 
 
-def verify(disk: Disk, data: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+def verify(disk: Disk, data: str, progress: Progress, workers: Workers | None, seen: Surveys) -> Inventory:
     """Every file, every record, every delta, and whether they make a state. One process is faster than workers."""
 
     def everything() -> Inventory:
-        found = survey(disk, data, read_all=True, progress=progress)
+        whole = partial(survey, disk, data, read_all=True, progress=progress)
+        found = seen.take("whole", whole, anew=True)
         # Replay decodes the queues that are alive at the end; here all that were ever created.
-        for segment in found.segments:
-            found.findings += bad_creates(segment, found.layout)
-        return _inventory(found)
+        return _inventory(
+            found,
+            [finding for segment in found.segments for finding in bad_creates(segment, found.layout)],
+        )
 
     return look(disk, data, everything, lambda: _inventory(survey(disk, data)), _PASSING)
 
 
-def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
+def judge_state(found: Survey, findings: Iterable[Finding]) -> tuple[State | None, list[Finding]]:
     """Replay what the survey read; what stands in the way of it is a finding, what is odd is a note."""
-    if any(finding.is_grave for finding in found.findings):
+    if any(finding.is_grave for finding in findings):
         return None, []  # the entries behind damage mean nothing without those before them
     try:
         state = found.replayed()
@@ -50,11 +56,12 @@ def judge_state(found: Survey) -> tuple[State | None, list[Finding]]:
     return state, [*state.notes]
 
 
-def _inventory(found: Survey) -> Inventory:
-    state, more = judge_state(found)
-    known = {(finding.file, finding.offset) for finding in found.findings}
-    found.findings += [finding for finding in more if (finding.file, finding.offset) not in known]
-    found.findings += _odd_files(found)
+def _inventory(found: Survey, bad: Iterable[Finding] = ()) -> Inventory:
+    findings = [*found.findings, *bad]
+    state, more = judge_state(found, findings)
+    known = {(finding.file, finding.offset) for finding in findings}
+    findings += [finding for finding in more if (finding.file, finding.offset) not in known]
+    findings += _odd_files(found)
     return Inventory(
         "taskflux",
         found.layout.edition,
@@ -62,7 +69,7 @@ def _inventory(found: Survey) -> Inventory:
         tuple(_items(found)),
         (found.first,) if found.last >= found.first else None,
         (found.last,) if found.last >= 0 else None,
-        tuple(found.findings),
+        tuple(findings),
         _facts(found, state),
     )
 

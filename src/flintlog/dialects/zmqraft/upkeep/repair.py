@@ -21,6 +21,7 @@ from flintlog.core.finding import Damage, Finding, Severity, gravest
 from flintlog.core.plan import Plan
 from flintlog.core.position import span
 from flintlog.core.repair import Draft, Files
+from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.files import Stray, read_snapshot_file
@@ -34,11 +35,13 @@ from flintlog.errors import RefusedError
 _RESTORE = "restore a backup, or let another peer send its snapshot"
 
 
-def plan_repair(disk: Disk, path: str, clock: Callable[[], float] = time.time) -> Plan:
+def plan_repair(
+    disk: Disk, path: str, clock: Callable[[], float] = time.time, seen: Surveys = UNSHARED
+) -> Plan:
     """What would make the directory open again."""
-    seen = survey(disk, path, read_all=True)
-    findings = tuple(seen.findings)
-    found = _with_strays(seen)
+    found = seen.take("whole", partial(survey, disk, path, read_all=True))
+    findings = tuple(found.findings)
+    found = _with_strays(found)
     draft = Draft()
     covered = _plan_snapshot(found, draft)
     _plan_covered(found, draft)

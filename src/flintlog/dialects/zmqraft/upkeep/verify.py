@@ -9,6 +9,7 @@ from functools import partial
 from flintlog.core.finding import Finding
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.live import look
+from flintlog.core.surveys import Surveys
 from flintlog.core.workers import Workers
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft.findings import CODES
@@ -16,32 +17,33 @@ from flintlog.dialects.zmqraft.survey import PASSING, IndexRead, Survey, glance,
 from flintlog.disk import Disk, Progress
 
 
-def inspect(disk: Disk, path: str) -> Inventory:
+def inspect(disk: Disk, path: str, seen: Surveys) -> Inventory:
     """Files, roles, ranges; reads the heads of index files."""
 
     return look(
         disk,
         path,
-        lambda: _inventory(survey(disk, path)),
+        lambda: _inventory(seen.take("part", partial(survey, disk, path))),
         lambda: _inventory(steady_survey(disk, path)),
         PASSING,
     )
 
 
-def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None = None) -> Inventory:
+def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None, seen: Surveys) -> Inventory:
     """Every file and every entry, and whether they make a log."""
     reader = None if workers is None else partial(workers.map, glance)
+    whole = partial(survey, disk, path, read_all=True, progress=progress, reader=reader)
+    kind = "whole" if workers is None else "by workers"
     return look(
         disk,
         path,
-        lambda: _inventory(survey(disk, path, read_all=True, progress=progress, reader=reader)),
+        lambda: _inventory(seen.take(kind, whole, anew=True)),
         lambda: _inventory(steady_survey(disk, path, reader=reader)),
         PASSING,
     )
 
 
 def _inventory(found: Survey) -> Inventory:
-    found.findings += _odd_files(found)
     log = found.range
     ends = not log.files or found.reads[log.files[-1]].count is not None
     return Inventory(
@@ -51,7 +53,7 @@ def _inventory(found: Survey) -> Inventory:
         tuple(_items(found)),
         (log.first,) if log.last >= log.first else None,
         (log.last,) if log.last and ends else None,
-        tuple(found.findings),
+        (*found.findings, *_odd_files(found)),
         _facts(found),
     )
 
