@@ -102,7 +102,9 @@ def test_of_a_handed_out_batch_only_its_own_windows_are_kept():
     store.put_many(SHORT, [bytes(1000)] * 2000, now=T0)
     for _ in range(20):
         store.due_batch(T0 + 30, 100).delete()
-        held = sum(len(window.buffer) for reader in store._due._reader._chains() for window in reader.windows)
+        held = sum(
+            len(window.piece.buffer) for reader in store._due._reader._chains() for window in reader.windows
+        )
         assert held < 1 << 20
     assert store.next_due() is None
 

@@ -13,7 +13,7 @@ from flintlog.dialects.mpy6a.content import Content
 from flintlog.dialects.mpy6a.findings import CODES
 from flintlog.dialects.mpy6a.replay import File
 from flintlog.dialects.mpy6a.seen import Survey
-from flintlog.dialects.mpy6a.waiting import waits
+from flintlog.dialects.mpy6a.windows import waits
 from flintlog.disk import Progress
 
 EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read

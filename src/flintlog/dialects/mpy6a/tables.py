@@ -25,7 +25,7 @@ from flintlog.dialects.mpy6a import scan
 from flintlog.dialects.mpy6a.event_columns import NONE, EventColumns
 from flintlog.dialects.mpy6a.layout import Descriptor, StateID
 from flintlog.dialects.mpy6a.scan import Events, Records
-from flintlog.dialects.mpy6a.waiting import Piece
+from flintlog.dialects.mpy6a.windows import Piece
 from flintlog.errors import UsageError
 
 BATCH_ROWS = 1 << 16

@@ -13,14 +13,15 @@ from flintlog.dialects.mpy6a import operations as ops
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store.chains import Chains
 from flintlog.dialects.mpy6a.store.engine import Engine, Work
-from flintlog.dialects.mpy6a.store.reader import DueReader, Stretch
+from flintlog.dialects.mpy6a.store.reader import DueReader
 from flintlog.dialects.mpy6a.store.session import Topic
+from flintlog.dialects.mpy6a.windows import Piece
 
 
 class Taken(NamedTuple):
     """Rows of all pieces, counted one after the other: in which order they are due, and which are spent."""
 
-    pieces: list[Stretch]
+    pieces: list[Piece]
     order: NDArray[np.int64]
     spent: NDArray[np.bool_]  # replayed too often
 
@@ -49,22 +50,21 @@ class Due:
         pieces, order = self._reader.take(now, limit)
         pieces = [self._with_changes(piece) for piece in pieces]
         for piece in pieces:
-            if not self._engine.machine.files[piece.file].flags & lay.READ:
-                self._engine.do(work, lay.OpenToRead(piece.file))
+            if not self._engine.machine.files[piece.file.name].flags & lay.READ:
+                self._engine.do(work, lay.OpenToRead(piece.file.name))
         spent = [self._spent(piece) for piece in pieces]
         if not self._engine.strict:
             for piece, mine in zip(pieces, spent, strict=True):
                 self._set_aside(work, piece, mine)
         return Taken(pieces, order, np.concatenate(spent) if spent else np.zeros(0, np.bool_))
 
-    def _with_changes(self, piece: Stretch) -> Stretch:
+    def _with_changes(self, piece: Piece) -> Piece:
         """The piece with what was done to its sessions before the store was opened."""
-        for (name, offset), session in self._engine.machine.taken.items():
-            if name == piece.file:
-                piece = piece.changed(offset, session.data)
-        return piece
+        taken = self._engine.machine.taken.items()
+        changes = [(offset, session.data) for (name, offset), session in taken if name == piece.file.name]
+        return piece.changed(changes) if changes else piece
 
-    def _spent(self, piece: Stretch) -> NDArray[np.bool_]:
+    def _spent(self, piece: Piece) -> NDArray[np.bool_]:
         records = piece.records
         spent = np.zeros(len(records), np.bool_)
         for topic in self._topics().values():
@@ -72,10 +72,10 @@ class Due:
                 spent |= (records.topic == topic.number) & (records.attempts >= topic.attempts_max)
         return spent
 
-    def _set_aside(self, work: Work, piece: Stretch, spent: NDArray[np.bool_]) -> None:
+    def _set_aside(self, work: Work, piece: Piece, spent: NDArray[np.bool_]) -> None:
         for row in np.flatnonzero(spent).tolist():
             self._engine.do(work, ops.Exhaust(piece.place(row), lay.encode_record(piece.record(row))))
-            self._chains.advance(work, piece.file)
+            self._chains.advance(work, piece.file.name)
 
     # Sessions with two handles
 

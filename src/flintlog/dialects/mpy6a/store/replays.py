@@ -15,7 +15,7 @@ from flintlog.dialects.mpy6a import batch, scan
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.operations import Place
 from flintlog.dialects.mpy6a.store.errors import SessionFinishedError
-from flintlog.dialects.mpy6a.store.reader import Stretch
+from flintlog.dialects.mpy6a.windows import Piece
 from flintlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ RUN_BYTES_MAX = 4 << 20  # records of one operation
 class Run:
     """Records that stand back to back in one file and go the same way."""
 
-    def __init__(self, piece: Stretch, rows: NDArray[np.int64], delay: int) -> None:
+    def __init__(self, piece: Piece, rows: NDArray[np.int64], delay: int) -> None:
         self._piece = piece
         self._rows = rows
         self.delay = delay
@@ -37,7 +37,7 @@ class Run:
         first, last = rows[0], rows[-1]
         begin = int(records.offset[first])
         end = int(records.offset[last] + records.size[last])
-        self.place = Place(piece.file, piece.base + begin, end - begin)
+        self.place = Place(piece.file.name, piece.base + begin, end - begin)
 
     def again(self, due: int) -> bytearray:
         """The records as they wait once more, with one attempt more."""
@@ -51,7 +51,7 @@ class Run:
 class Replays:
     """Sessions that are due, in the order of their replay. End them with `delete`, `store` or `finish`."""
 
-    def __init__(self, store: SessionStore, pieces: list[Stretch], order: NDArray[np.int64]) -> None:
+    def __init__(self, store: SessionStore, pieces: list[Piece], order: NDArray[np.int64]) -> None:
         self._store = store
         self._pieces = pieces
         self._order = order  # rows of all pieces, counted one after the other
@@ -76,7 +76,7 @@ class Replays:
 
         records = scan.Records.join([piece.records for piece in self._pieces])[self._order]
         which = np.repeat(np.arange(len(self._pieces)), np.diff(self._starts))[self._order]
-        delays = np.array([piece.delay for piece in self._pieces], np.int64)
+        delays = np.array([piece.file.delay for piece in self._pieces], np.int64)
         arena, offsets = gather(
             [piece.buffer for piece in self._pieces], which.astype(np.int32), records.data, records.length
         )
