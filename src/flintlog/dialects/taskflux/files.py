@@ -6,7 +6,6 @@ How the files fit together is the business of `survey`.
 from __future__ import annotations
 
 import posixpath
-import struct
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -157,7 +156,7 @@ def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
 
 def _metadata_fits(raw: bytes, layout: Layout) -> bool:
     size = layout.metadata_size
-    return len(raw) >= size and crc32_mpeg2(raw, 4, size - 4) == int.from_bytes(raw[size - 4 : size], "big")
+    return len(raw) >= size and crc32_mpeg2(raw, 4, size - 4) == layout.metadata.head.unpack_from(raw)[-1]
 
 
 def _segment_layout(disk: Disk, path: str) -> Layout | None:
@@ -167,39 +166,39 @@ def _segment_layout(disk: Disk, path: str) -> Layout | None:
         _, stop = next(iter(scan.scan_batches(view, layout, lay.SEGMENT_HEADER_SIZE, batch=1)))
         if len(view) > lay.SEGMENT_EMPTY_SIZE and (stop is None or stop.offset > lay.SEGMENT_HEADER_SIZE):
             return layout
-    if len(view) < lay.SEGMENT_HEADER_SIZE or view[:4] != lay.FILE_MARKER:
+    if len(view) < lay.SEGMENT_HEADER_SIZE:
         return None
-    version = int.from_bytes(view[4:8], "big", signed=True)
+    marker, version = lay.SEGMENT_HEADER.head.unpack_from(view)
+    if marker != lay.FILE_MARKER:
+        return None
     return next((layout for layout in lay.LAYOUTS.values() if layout.segment_version == version), None)
 
 
 def read_metadata(raw: bytes, layout: Layout) -> Metadata:
     """Term and vote, or the error that names the first wrong field."""
-    size = layout.metadata_size
+    size, table = layout.metadata_size, layout.metadata
     wrong = partial(_wrong, lay.METADATA_FILE)
     if len(raw) < size:
         raise wrong(
             "metadata-short", "the metadata file is too short", len(raw), f"{size} bytes", f"{len(raw)} bytes"
         )
-    if raw[:4] != lay.METADATA_MARKER:
-        raise wrong("metadata-marker", "not a metadata file", 0, lay.METADATA_MARKER.hex(), raw[:4].hex())
-    version = int.from_bytes(raw[4:8], "big", signed=True)
+    marker, version, term, vote, stored = table.head.unpack_from(raw)
+    if marker != lay.METADATA_MARKER:
+        raise wrong("metadata-marker", "not a metadata file", 0, lay.METADATA_MARKER.hex(), marker.hex())
     if version > layout.metadata_version:
         raise DamageError(
             f"metadata version {version} is not known",
             code="metadata-version",
             file=lay.METADATA_FILE,
-            offset=4,
+            offset=table.offset("version"),
         )
-    term = int.from_bytes(raw[8 : 8 + layout.term_size], "big", signed=True)
     if term < lay.TERM_FIRST:
-        raise wrong("metadata-term", "the term must be at least 1", 8, "1 or more", str(term))
-    vote_at = 8 + layout.term_size
-    (vote,) = struct.unpack_from(">i", raw, vote_at)
+        at = table.offset("term")
+        raise wrong("metadata-term", "the term must be at least 1", at, "1 or more", str(term))
     if vote < -1:
-        raise wrong("metadata-vote", "the vote is not a node", vote_at, "-1 or more", str(vote))
+        at = table.offset("vote")
+        raise wrong("metadata-vote", "the vote is not a node", at, "-1 or more", str(vote))
     computed = crc32_mpeg2(raw, 4, size - 4)
-    stored = int.from_bytes(raw[size - 4 : size], "big")
     if computed != stored:
         raise wrong(
             "metadata-checksum", "the checksum does not fit", size - 4, f"{stored:08x}", f"{computed:08x}"
@@ -213,9 +212,10 @@ def _wrong(file: str, code: str, message: str, offset: int, expected: str, found
 
 def snapshot_index(view: memoryview, layout: Layout) -> int:
     """The index that the header of a snapshot names; -1 when there is no header."""
-    if len(view) < layout.snapshot_header_size or view[:4] != lay.SNAPSHOT_MARKER:
+    if len(view) < layout.snapshot_header_size:
         return lay.LSN_NONE
-    return int.from_bytes(view[4 : 4 + layout.term_size], "big", signed=True)
+    marker, index, _, _ = layout.snapshot_header.head.unpack_from(view)
+    return index if marker == lay.SNAPSHOT_MARKER else lay.LSN_NONE
 
 
 def claimed_index(disk: Disk, data: str) -> int:
@@ -230,7 +230,7 @@ def claimed_index(disk: Disk, data: str) -> int:
 
 def read_snapshot(view: memoryview, layout: Layout) -> Base:
     """The state in a snapshot file, every byte checked."""
-    size = layout.snapshot_header_size
+    size, table = layout.snapshot_header_size, layout.snapshot_header
     wrong = partial(_wrong, lay.SNAPSHOT_FILE)
     if len(view) < size:
         raise wrong(
@@ -240,20 +240,19 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
             f"{size} bytes",
             f"{len(view)} bytes",
         )
-    if view[:4] != lay.SNAPSHOT_MARKER:
-        raise wrong("snapshot-marker", "not a snapshot", 0, lay.SNAPSHOT_MARKER.hex(), bytes(view[:4]).hex())
-    width = layout.term_size
-    index = int.from_bytes(view[4 : 4 + width], "big", signed=True)
-    term = int.from_bytes(view[4 + width : 4 + 2 * width], "big", signed=True)
-    length = int.from_bytes(view[size - 4 : size], "big", signed=True)
+    marker, index, term, length = table.head.unpack_from(view)
+    if marker != lay.SNAPSHOT_MARKER:
+        raise wrong("snapshot-marker", "not a snapshot", 0, lay.SNAPSHOT_MARKER.hex(), marker.hex())
     if not lay.LSN_NONE <= index < lay.LSN_MAX:
         raise wrong(
             "snapshot-index", "the last index is out of range", 4, f"-1 to {lay.LSN_MAX - 1}", str(index)
         )
     if term < lay.TERM_FIRST:
-        raise wrong("snapshot-term", "the last term must be at least 1", 4 + width, "1 or more", str(term))
+        at = table.offset("last term")
+        raise wrong("snapshot-term", "the last term must be at least 1", at, "1 or more", str(term))
     if length < 0:
-        raise wrong("snapshot-length", "the state's length is negative", size - 4, "0 or more", str(length))
+        at = table.offset("length")
+        raise wrong("snapshot-length", "the state's length is negative", at, "0 or more", str(length))
     end = size + length
     if len(view) < end + 4:
         raise wrong(
@@ -338,10 +337,11 @@ def read_segment(
         return Segment(file, view, scan.Records.join([]), 0, _beyond(file.first, 0))
     if newest and _never_written(view, layout.segment_header()):
         return Segment(file, view, scan.Records.join([]), lay.SEGMENT_HEADER_SIZE, uninitialised=True)
-    marker = bytes(view[:4])
-    if len(view) < lay.SEGMENT_HEADER_SIZE or marker != lay.FILE_MARKER:
+    if len(view) < lay.SEGMENT_HEADER_SIZE:
         return _without_header(file, view, layout)
-    version = int.from_bytes(view[4:8], "big", signed=True)
+    marker, version = lay.SEGMENT_HEADER.head.unpack_from(view)
+    if marker != lay.FILE_MARKER:
+        return _without_header(file, view, layout)
     if version > layout.segment_version:
         message = f"segment version {version} is not known to the {layout.edition} edition"
         damage = Damage("segment-version", message, 4, f"{layout.segment_version} or lower", str(version))
