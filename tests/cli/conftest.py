@@ -5,8 +5,23 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.golden_cases import snapshot_of
 
 from flintlog.cli.main import main
+
+READ_VERBS = (
+    ["inspect"],
+    ["inspect", "--json"],
+    ["verify"],
+    ["verify", "--json"],
+    ["dump"],
+    ["dump", "--json"],
+    ["dump", "--hex"],
+    ["state"],
+    ["state", "--json"],
+    ["repair"],
+    ["repair", "--json", "--dry-run"],
+)
 
 
 @pytest.fixture
@@ -30,3 +45,19 @@ def told(typed):
         return status, [json.loads(line) for line in out.splitlines() if line.startswith("{")], out + talk
 
     return run
+
+
+@pytest.fixture
+def check_read_verbs(typed):
+    """No verb that reads, nor one of `more`, changes a byte; what one has to say of a failure is one line."""
+
+    def check(path, *more):
+        before = snapshot_of(path)
+        for verb, *options in (*READ_VERBS, *more):
+            status, _, talk = typed(verb, path, *options)
+            assert status in (0, 1, 3, 4), (verb, options)
+            assert "fault in flintlog" not in talk, (verb, options, talk)
+            assert len(talk.splitlines()) <= 1, (verb, options)
+            assert snapshot_of(path) == before, (verb, options)
+
+    return check

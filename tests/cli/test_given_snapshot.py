@@ -12,7 +12,6 @@ from tests.golden_cases import snapshot_of
 
 from flintlog import QueueStore, RaftStore
 from flintlog.cli import contract
-from flintlog.cli.main import main
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 
 STATE = bytes(range(256)) * 40
@@ -33,27 +32,15 @@ def state(tmp_path):
     return path
 
 
-@pytest.fixture
-def flintlog(capsys):
-    """Runs a command line in this process: status, stdout, stderr."""
-
-    def run(*arguments):
-        status = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
-
-
 def held(path):
     with RaftStore(path) as store:
         data = b"".join(store.read_snapshot())
         return store.snapshot_index, data, [entry.data for entry in store.entries(store.first_index)]
 
 
-def test_the_plan_comes_first_and_changes_nothing(peer, state, flintlog):
+def test_the_plan_comes_first_and_changes_nothing(peer, state, typed):
     before = snapshot_of(peer)
-    status, out, _ = flintlog("snapshot", peer, "--as-of", 9, "--data", state, "--dry-run", "--json")
+    status, out, _ = typed("snapshot", peer, "--as-of", 9, "--data", state, "--dry-run", "--json")
     plan = json.loads(out)
     assert list(plan) == [name for name, _ in contract.PLAN_FIELDS]
     assert (status, plan["verb"], plan["applied"], plan["lost"]) == (0, "snapshot", False, [])
@@ -67,19 +54,19 @@ def test_the_plan_comes_first_and_changes_nothing(peer, state, flintlog):
     assert snapshot_of(peer) == before
 
 
-def test_the_state_is_installed_and_the_log_goes_on_behind_it(peer, state, flintlog):
-    status, out, _ = flintlog("snapshot", peer, "--as-of", 9, "--data", state)
+def test_the_state_is_installed_and_the_log_goes_on_behind_it(peer, state, typed):
+    status, out, _ = typed("snapshot", peer, "--as-of", 9, "--data", state)
     assert status == 0
     assert f"done: snapshot at index 9, {len(STATE)} bytes; 2 index files removed" in out
     assert held(peer) == (9, STATE, [b"entry 9", b"entry 10"])
     assert not (peer / index_path(4)).exists()
-    assert flintlog("verify", peer)[0] == 0
+    assert typed("verify", peer)[0] == 0
 
 
-def test_a_second_snapshot_at_the_same_index_replaces_the_first(peer, state, flintlog):
-    flintlog("snapshot", peer, "--as-of", 11, "--data", state)
+def test_a_second_snapshot_at_the_same_index_replaces_the_first(peer, state, typed):
+    typed("snapshot", peer, "--as-of", 11, "--data", state)
     state.write_bytes(b"better")
-    assert flintlog("snapshot", peer, "--as-of", 11, "--data", state)[0] == 0
+    assert typed("snapshot", peer, "--as-of", 11, "--data", state)[0] == 0
     assert held(peer) == (11, b"better", [])
 
 
@@ -114,9 +101,7 @@ def test_the_state_comes_through_a_pipe(peer):
     ],
 )
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["apply", "dry-run"])
-def test_what_cannot_be_is_refused_in_one_line(
-    dry, options, status, message, peer, state, tmp_path, flintlog
-):
+def test_what_cannot_be_is_refused_in_one_line(dry, options, status, message, peer, state, tmp_path, typed):
     with RaftStore(peer) as store:
         store.snapshot(4, b"older")
     before = snapshot_of(peer)
@@ -124,7 +109,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     names = {"PIPE": f"/dev/fd/{reader}", "DIRECTORY": str(tmp_path), "STATE": str(state)}
     for name, place in names.items():
         options = [option.replace(name, place) for option in options]
-    found, _, talk = flintlog("snapshot", peer, *options, *dry)
+    found, _, talk = typed("snapshot", peer, *options, *dry)
     os.close(reader)
     os.close(writer)
     assert found == status
@@ -133,24 +118,24 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert snapshot_of(peer) == before
 
 
-def test_a_log_without_entries_has_nothing_to_cover(tmp_path, state, flintlog):
+def test_a_log_without_entries_has_nothing_to_cover(tmp_path, state, typed):
     RaftStore(tmp_path / "new").close()
-    status, _, talk = flintlog("snapshot", tmp_path / "new", "--as-of", 0, "--data", state)
+    status, _, talk = typed("snapshot", tmp_path / "new", "--as-of", 0, "--data", state)
     assert (status, "no entry yet" in talk) == (3, True)
 
 
-def test_a_directory_in_use_and_a_damaged_one_are_refused(peer, state, flintlog):
+def test_a_directory_in_use_and_a_damaged_one_are_refused(peer, state, typed):
     with RaftStore(peer):
-        status, _, talk = flintlog("snapshot", peer, "--as-of", 9, "--data", state)
+        status, _, talk = typed("snapshot", peer, "--as-of", 9, "--data", state)
         assert (status, "another process" in talk) == (3, True)
     (peer / index_path(4)).unlink()
     before = snapshot_of(peer)
-    status, _, talk = flintlog("snapshot", peer, "--as-of", 9, "--data", state)
+    status, _, talk = typed("snapshot", peer, "--as-of", 9, "--data", state)
     assert (status, "missing before this file: index 4 to 7" in talk) == (3, True)
     assert snapshot_of(peer) == before
 
 
-def test_a_dialect_that_knows_its_state_takes_none(tmp_path, state, flintlog):
+def test_a_dialect_that_knows_its_state_takes_none(tmp_path, state, typed):
     QueueStore(tmp_path / "queues").close()
-    status, _, talk = flintlog("snapshot", tmp_path / "queues", "--data", state)
+    status, _, talk = typed("snapshot", tmp_path / "queues", "--data", state)
     assert (status, "follows from its entries" in talk) == (2, True)

@@ -1,4 +1,8 @@
-"""What the crash tests of every dialect check of their suites."""
+"""What the crash tests of every dialect check of their suites.
+
+A module of tests imports those that it has. They take from it what they need: `SUITES`, `IMAGES_MIN`, `MODULES` (all
+their syncs must be reached) and `ELSEWHERE`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from flintlog.testing import (
     Suite,
     explore,
     inject_everywhere,
+    kill_rounds,
     record,
     sync_lines,
     sync_sites,
@@ -59,6 +64,10 @@ def scenarios_of(suites: Sequence[Suite]) -> list[Any]:
     ]
 
 
+def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
+    assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
+
+
 def assert_no_crash_image_breaks_a_promise(
     suite: Suite, scenario: Scenario[Any], note: Note, part: Part
 ) -> None:
@@ -67,16 +76,38 @@ def assert_no_crash_image_breaks_a_promise(
     assert not report.violations, report.explain(suite.target)
 
 
-def count_images(suites: Sequence[Suite]) -> int:
-    return sum(
-        1 for suite in suites for scenario in suite.scenarios for _ in distinct_images(record(scenario))
+@pytest.mark.long
+def test_the_suite_is_as_large_as_promised(request):
+    found = sum(
+        1
+        for suite in request.module.SUITES
+        for scenario in suite.scenarios
+        for _ in distinct_images(record(scenario))
     )
+    assert found >= request.module.IMAGES_MIN
 
 
-def assert_no_fault_loses_anything(suite: Suite, scenario: Scenario[Any], note: Note, part: Part) -> None:
+def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property, part):
     report = inject_everywhere(scenario, suite.oracle, part=part(_FAULTS_SHARE))
-    note("fault", [report.calls, report.faults])
+    record_property("fault", [report.calls, report.faults])
     assert not report.violations, report.explain(suite.target)
+
+
+@pytest.mark.long
+def test_the_suite_fails_when_any_one_sync_is_taken_away(request, record_property):
+    module = request.module
+    elsewhere = getattr(module, "ELSEWHERE", ())
+    assert_every_sync_is_needed(module.SUITES, module.MODULES, record_property, elsewhere=elsewhere)
+
+
+def assert_killed_processes_lose_nothing(
+    record_property: Note, *load: Any, rounds: int, **judge: Any
+) -> None:
+    """Kill a process under load, so many times; nothing that it acknowledged may be gone."""
+    report = kill_rounds(*load, rounds=rounds, **judge)
+    record_property("kill", [report.rounds, report.acknowledged])
+    assert not report.violations, report.violations
+    assert report.acknowledged > 100
 
 
 def assert_every_sync_is_needed(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.crash import export_target, promises
+from tests.crash import export_target
+from tests.crash.promises import (  # noqa: F401
+    test_a_fault_at_any_call_stops_the_store_and_loses_nothing,
+)
 
 from flintlog.disk import Disk
 from flintlog.testing import MemoryKernel, explore, record
@@ -12,7 +14,6 @@ from flintlog.testing.explore import distinct_images
 SUITES = (export_target.ENTRIES, export_target.STATE)
 
 
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
 def test_no_crash_image_of_an_export_loses_or_doubles_a_row(suite, scenario):
     # A commit is published whole, so that it does not matter at which of its bytes a write is torn.
     report = explore(scenario, suite.oracle, torn_bytes=0)
@@ -20,7 +21,6 @@ def test_no_crash_image_of_an_export_loses_or_doubles_a_row(suite, scenario):
     assert report.images >= 20
 
 
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
 def test_a_reader_of_any_image_sees_no_row_twice_and_all_of_what_had_ended(suite, scenario):
     view = "state" if suite is export_target.STATE else "entries"
     looks = 0
@@ -32,8 +32,3 @@ def test_a_reader_of_any_image_sees_no_row_twice_and_all_of_what_had_ended(suite
         assert wrong is None, f"{image}: {wrong}"
         looks += 1
     assert looks > 100
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_of_an_export_loses_nothing(suite, scenario, record_property, part):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)

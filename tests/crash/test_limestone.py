@@ -12,6 +12,12 @@ from tests.crash import (
     limestone_upkeep,
     promises,
 )
+from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect has
+    test_a_fault_at_any_call_stops_the_store_and_loses_nothing,
+    test_no_crash_image_breaks_a_promise,
+    test_the_suite_fails_when_any_one_sync_is_taken_away,
+    test_the_suite_is_as_large_as_promised,
+)
 
 from flintlog.core.backup import copying, listing
 from flintlog.dialects.limestone.store import (
@@ -26,7 +32,7 @@ from flintlog.dialects.limestone.store import (
     snapshot,
 )
 from flintlog.disk import disk
-from flintlog.testing import kill_rounds, nothing_lost_nothing_invented
+from flintlog.testing import nothing_lost_nothing_invented
 
 SUITES = (
     limestone_store.SUITE,
@@ -44,40 +50,20 @@ SUITES = (
     limestone_upkeep.COMPACT_BY_WORKERS,
 )
 IMAGES_MIN = 5_000
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_is_as_large_as_promised():
-    assert promises.count_images(SUITES) >= IMAGES_MIN
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property, part):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (
-        disk,
-        copying,
-        listing,
-        blobs,
-        channel,
-        compaction,
-        creation,
-        datastore,
-        epoch_file,
-        healing,
-        snapshot,
-    )
-    heads = ["dialects/limestone/distributed/writing.py:write_files:", "core/new_place.py:"]
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
+MODULES = (
+    disk,
+    copying,
+    listing,
+    blobs,
+    channel,
+    compaction,
+    creation,
+    datastore,
+    epoch_file,
+    healing,
+    snapshot,
+)
+ELSEWHERE = ["dialects/limestone/distributed/writing.py:write_files:", "core/new_place.py:"]
 
 
 @pytest.mark.long
@@ -90,7 +76,8 @@ def test_a_process_killed_under_load_loses_nothing_acknowledged(edition, tmp_pat
             assert store.snapshot is not None
             return [entry.key.decode() for entry in store.snapshot.scan()]
 
-    report = kill_rounds(
+    promises.assert_killed_processes_lose_nothing(
+        record_property,
         "tests.crash.limestone_load",
         [str(root), edition],
         recover=recover,
@@ -98,6 +85,3 @@ def test_a_process_killed_under_load_loses_nothing_acknowledged(edition, tmp_pat
         rounds=10,
         seed=7,
     )
-    record_property("kill", [report.rounds, report.acknowledged])
-    assert not report.violations, report.violations
-    assert report.acknowledged > 100

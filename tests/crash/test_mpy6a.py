@@ -7,34 +7,19 @@ from collections.abc import Sequence
 
 import pytest
 from tests.crash import mpy6a_sessions, promises
+from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect has
+    test_a_fault_at_any_call_stops_the_store_and_loses_nothing,
+    test_no_crash_image_breaks_a_promise,
+    test_the_suite_fails_when_any_one_sync_is_taken_away,
+    test_the_suite_is_as_large_as_promised,
+)
 
 from flintlog.dialects.mpy6a.store import SessionStore, engine, following, note_files, operation_log
 from flintlog.disk import disk
-from flintlog.testing import kill_rounds
 
 SUITES = (mpy6a_sessions.SUITE, mpy6a_sessions.STRICT_SUITE)
 IMAGES_MIN = 15_000
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_is_as_large_as_promised():
-    assert promises.count_images(SUITES) >= IMAGES_MIN
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property, part):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, engine, following, note_files, operation_log)
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property)
+MODULES = (disk, engine, following, note_files, operation_log)
 
 
 @pytest.mark.long
@@ -48,12 +33,15 @@ def test_a_process_killed_under_load_loses_no_session(tmp_path, record_property)
             ]
             return waiting + [session.data.decode() for session in store.sessions() if not session.place]
 
-    report = kill_rounds(
-        "tests.crash.mpy6a_load", [str(root)], recover=recover, check=_no_session_lost, rounds=20, seed=11
+    promises.assert_killed_processes_lose_nothing(
+        record_property,
+        "tests.crash.mpy6a_load",
+        [str(root)],
+        recover=recover,
+        check=_no_session_lost,
+        rounds=20,
+        seed=11,
     )
-    record_property("kill", [report.rounds, report.acknowledged])
-    assert not report.violations, report.violations
-    assert report.acknowledged > 100
 
 
 def _no_session_lost(

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 from tests.crash import promises, taskflux_queues, taskflux_replica, taskflux_upkeep
+from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect has
+    test_a_fault_at_any_call_stops_the_store_and_loses_nothing,
+    test_no_crash_image_breaks_a_promise,
+    test_the_suite_fails_when_any_one_sync_is_taken_away,
+    test_the_suite_is_as_large_as_promised,
+)
 
 from flintlog import QueueStore
 from flintlog.dialects.taskflux.store import engine, replica, segments
 from flintlog.dialects.taskflux.upkeep import migrate
 from flintlog.disk import disk
-from flintlog.testing import kill_rounds
 
 SUITES = (
     taskflux_queues.SUITE,
@@ -23,28 +28,8 @@ SUITES = (
     taskflux_upkeep.CONVERT,
 )
 IMAGES_MIN = 50_000
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_is_as_large_as_promised():
-    assert promises.count_images(SUITES) >= IMAGES_MIN
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property, part):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, engine, replica, segments, migrate)
-    heads = ["core/new_place.py:"]  # see test_backups.py
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property, elsewhere=heads)
+MODULES = (disk, engine, replica, segments, migrate)
+ELSEWHERE = ["core/new_place.py:"]  # see test_backups.py
 
 
 @pytest.mark.long
@@ -55,12 +40,15 @@ def test_a_process_killed_under_load_loses_nothing_acknowledged(tmp_path, record
         with QueueStore(root) as store:
             return [record.payload.decode() for record in store.queue().records()]
 
-    report = kill_rounds(
-        "tests.crash.taskflux_load", [str(root)], recover=recover, check=_adds_and_removals, rounds=25, seed=7
+    promises.assert_killed_processes_lose_nothing(
+        record_property,
+        "tests.crash.taskflux_load",
+        [str(root)],
+        recover=recover,
+        check=_adds_and_removals,
+        rounds=25,
+        seed=7,
     )
-    record_property("kill", [report.rounds, report.acknowledged])
-    assert not report.violations, report.violations
-    assert report.acknowledged > 100
     assert len(list(Path(root, "data", "log").iterdir())) >= 1
 
 

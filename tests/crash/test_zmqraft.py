@@ -6,6 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 from tests.crash import promises, zmqraft_log, zmqraft_peer, zmqraft_tokens, zmqraft_upkeep
+from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect has
+    test_a_fault_at_any_call_stops_the_store_and_loses_nothing,
+    test_no_crash_image_breaks_a_promise,
+    test_the_suite_fails_when_any_one_sync_is_taken_away,
+    test_the_suite_is_as_large_as_promised,
+)
 
 from flintlog import RaftStore
 from flintlog.dialects.zmqraft.store import (
@@ -17,7 +23,6 @@ from flintlog.dialects.zmqraft.store import (
     token_file,
 )
 from flintlog.disk import disk
-from flintlog.testing import kill_rounds
 
 SUITES = (
     zmqraft_peer.SUITE,
@@ -29,27 +34,7 @@ SUITES = (
     zmqraft_upkeep.REPAIR_COVERED,
 )
 IMAGES_MIN = 5_000
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_no_crash_image_breaks_a_promise(suite, scenario, record_property, part):
-    promises.assert_no_crash_image_breaks_a_promise(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_is_as_large_as_promised():
-    assert promises.count_images(SUITES) >= IMAGES_MIN
-
-
-@pytest.mark.parametrize(("suite", "scenario"), promises.scenarios_of(SUITES))
-def test_a_fault_at_any_call_stops_the_store_and_loses_nothing(suite, scenario, record_property, part):
-    promises.assert_no_fault_loses_anything(suite, scenario, record_property, part)
-
-
-@pytest.mark.long
-def test_the_suite_fails_when_any_one_sync_is_taken_away(record_property):
-    modules = (disk, file_log, index_file, raft_store, snapshot_file, state_file, token_file)
-    promises.assert_every_sync_is_needed(SUITES, modules, record_property)
+MODULES = (disk, file_log, index_file, raft_store, snapshot_file, state_file, token_file)
 
 
 @pytest.mark.long
@@ -61,12 +46,15 @@ def test_a_process_killed_under_load_loses_nothing_acknowledged(tmp_path, record
             entries = [f"a{entry.data.decode()}" for entry in store.entries(store.first_index)]
             return [*entries, f"t{store.hard_state.term}"]
 
-    report = kill_rounds(
-        "tests.crash.zmqraft_load", [str(root)], recover=recover, check=_entries_and_terms, rounds=20, seed=7
+    promises.assert_killed_processes_lose_nothing(
+        record_property,
+        "tests.crash.zmqraft_load",
+        [str(root)],
+        recover=recover,
+        check=_entries_and_terms,
+        rounds=20,
+        seed=7,
     )
-    record_property("kill", [report.rounds, report.acknowledged])
-    assert not report.violations, report.violations
-    assert report.acknowledged > 100
 
 
 def _entries_and_terms(

@@ -47,6 +47,9 @@ def _names_of(body: list[ast.stmt], within: str) -> Iterator[tuple[str, str]]:
         match node:
             case ast.FunctionDef(name=name):
                 yield within + name, "function"
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("tests."):
+                file = f"{module.replace('.', '/')}.py"  # tests that several modules have
+                yield from ((one.asname or one.name, "function") for one in names if is_there(file, one.name))
             case ast.ClassDef(name=name):
                 yield within + name, "class"
                 yield from _names_of(node.body, f"{within}{name}.")
