@@ -119,6 +119,28 @@ def test_what_was_written_after_a_repair_is_not_taken_away(dialect, directories,
     assert name not in before or files_of(root)[name] in (before[name], later[name] + b"later")
 
 
+def folders_of(root):
+    return {
+        name
+        for name, content in snapshot_of(root).items()
+        if content is None and "kept" not in name.split("/")
+    }
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_directories_that_a_repair_made_go_with_it_and_others_stay(dialect, directories, tmp_path, capsys):
+    root = tmp_path / "log"
+    damaged_of(directories, dialect, root, capsys)
+    home = next((path.parent for path in root.rglob("tflux.*")), root)
+    (home / "empty" / "too").mkdir(parents=True)
+    before = folders_of(root)
+    assert main(["repair", str(root), "--apply"]) == 0
+    made = home / "made" / "by"
+    made.mkdir(parents=True)  # as a step of a repair would
+    assert main(["repair", str(root), "--undo"]) == 0
+    assert folders_of(root) == before
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_repairs_are_taken_back_in_turn_by_name(dialect, directories, tmp_path, capsys):
     root = tmp_path / "log"

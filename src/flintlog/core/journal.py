@@ -39,7 +39,8 @@ Digests = dict[str, str]
 class Record:
     """What one repair wrote down. `after` and `originals` are known when it is done.
 
-    `continues` names the round before it, when it is a later round of one repair.
+    `continues` names the round before it, when it is a later round of one repair. `folders` are the directories that
+    were there; None: an earlier release did not write them down.
     """
 
     stage: Stage
@@ -47,6 +48,7 @@ class Record:
     after: Digests = field(default_factory=dict)
     originals: Digests = field(default_factory=dict)
     continues: str | None = None
+    folders: list[str] | None = None
 
     def encode(self) -> bytes:
         value = {
@@ -56,6 +58,7 @@ class Record:
             "after": self.after,
             "originals": self.originals,
             "continues": self.continues,
+            "folders": self.folders,
         }
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
@@ -68,12 +71,18 @@ def read_record(disk: Disk, folder: str) -> Record | None:
     try:
         value: Any = json.loads(disk.read(path, _RECORD_BYTES_MAX))
         known = value["version"] == 1 and value["stage"] in ("begun", "done", "undoing", "undone")
-        continues = value.get("continues")  # not in those of earlier releases
-        names = [*value["before"], *value["after"], *value["originals"], *([continues] if continues else [])]
+        continues, there = value.get("continues"), value.get("folders")  # not in those of earlier releases
+        names = [
+            *value["before"],
+            *value["after"],
+            *value["originals"],
+            *([continues] if continues else []),
+            *(there or []),
+        ]
         if not known or not all(_stays_inside(name) for name in names):
             raise ValueError
         after, originals = dict(value["after"]), dict(value["originals"])
-        return Record(value["stage"], value["before"], after, originals, continues)
+        return Record(value["stage"], value["before"], after, originals, continues, there and [*there])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamageError(
             "this is not the record of a repair",
@@ -98,6 +107,15 @@ def tree(disk: Disk, root: str, folder: str = "") -> Iterator[str]:
         if disk.is_directory(place):
             yield from tree(disk, root, inside)
         else:
+            yield inside
+
+
+def folders(disk: Disk, root: str, folder: str = "") -> Iterator[str]:
+    """The directories below a log directory, without those that repairs kept; what is in one comes first."""
+    for name in disk.list(posixpath.join(root, folder)):
+        inside = posixpath.join(folder, name)
+        if inside != KEPT_DIRECTORY and disk.is_directory(posixpath.join(root, inside)):
+            yield from folders(disk, root, inside)
             yield inside
 
 
@@ -129,6 +147,7 @@ class RepairJournal:
         self._begun = False  # until then the directory may be another's
         self._before: dict[str, bool] = {}  # the files that were there, and whether each is kept by now
         self._originals: dict[str, Stat] = {}
+        self._folders: list[str] = []
 
     @property
     def has_kept(self) -> bool:
@@ -139,7 +158,8 @@ class RepairJournal:
         self._begun = True
         self.directory = _unused(self._disk, self.directory)
         self._before = {name: False for name in tree(self._disk, self.root) if name != made}
-        self._write(Record("begun", list(self._before)))
+        self._folders = list(folders(self._disk, self.root))
+        self._write(Record("begun", list(self._before), folders=self._folders))
 
     def keep(self, path: str) -> list[Callable[[], None]]:
         """Copy a file, or every file below a directory, aside, durable on return."""
@@ -168,7 +188,8 @@ class RepairJournal:
             for name, kept in self._before.items()
             if kept
         }
-        self._write(Record("done", list(self._before), digests(self._disk, self.root), originals))
+        after = digests(self._disk, self.root)
+        self._write(Record("done", list(self._before), after, originals, folders=self._folders))
 
     def _of_others(self) -> list[str]:
         """The files that have another owner or other permissions than their originals."""
@@ -224,9 +245,9 @@ def _unused(disk: Disk, directory: str) -> str:
     return f"{directory}-{max(numbers) + 1}" if numbers else directory
 
 
-def give_back(disk: Disk, root: str, folder: str, before: list[str]) -> None:
+def give_back(disk: Disk, root: str, folder: str, record: Record) -> None:
     """Put every original back and remove what was not there before, durable on return."""
-    known = set(before)
+    known = set(record.before)
     changed = []
     for name in kept_files(disk, folder):
         if name in known:
@@ -236,8 +257,15 @@ def give_back(disk: Disk, root: str, folder: str, before: list[str]) -> None:
         if name not in known:
             disk.unlink(posixpath.join(root, name))
             changed.append(name)
+    there = record.folders
+    made = [] if there is None else [name for name in folders(disk, root) if name not in there]
+    for name in made:
+        if not disk.list(posixpath.join(root, name)):
+            disk.remove_directory(posixpath.join(root, name))
+            changed.append(name)
     for parent in sorted({posixpath.dirname(posixpath.join(root, name)) for name in changed}):
-        disk.sync_directory(parent)
+        if disk.is_directory(parent):
+            disk.sync_directory(parent)
 
 
 def put_back(disk: Disk, original: str, target: str, folder: str) -> None:
@@ -287,7 +315,7 @@ def plan_undo(
 
 def _take_back(disk: Disk, root: str, folder: str, record: Record) -> None:
     _write(disk, folder, replace(record, stage="undoing"))
-    give_back(disk, root, folder, record.before)
+    give_back(disk, root, folder, record)
     _write(disk, folder, replace(record, stage="undone"))
     for kept in kept_files(disk, folder):
         disk.unlink(posixpath.join(folder, kept))

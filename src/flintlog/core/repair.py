@@ -109,8 +109,8 @@ class Draft:
                 check_kept(disk, root)
                 made = None if disk.stat(lock[0]) is not None else posixpath.relpath(lock[0], root)
                 with take_lock(work, *lock, root):
-                    work.make_passing_directory(posixpath.join(root, scratch))
                     journal.begin(made)
+                    work.make_passing_directory(posixpath.join(root, scratch))
                     files = Files(work, root, posixpath.join(root, scratch))
                     for action in self.actions:
                         action(files)
