@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 from tests.every_damage import DIALECTS, damaged, open_store
 from tests.golden_cases import snapshot_of
 
+from flintlog import QueueStore
 from flintlog.core.dialect import Dialect, dialect
 from flintlog.core.inventory import Inventory
-from flintlog.core.log import Log
+from flintlog.core.log import Log, open_log
 from flintlog.core.plan import Plan
 from flintlog.core.rounds import repair
-from flintlog.disk import Disk
+from flintlog.disk import Disk, KernelInFront, LocalKernel
 from flintlog.errors import FlintlogError
 
 CORRUPT_AND_OPENS = {"limestone": {"blob-missing"}}
@@ -102,3 +104,30 @@ def test_every_verb_says_the_same_of_every_damaged_directory(name, tmp_path):
         shutil.rmtree(root)
     assert not wrong
     assert repaired > 30
+
+
+class Going(KernelInFront):
+    """A kernel under which each file in turn goes away for a moment, as when another repair works here."""
+
+    def __init__(self) -> None:
+        super().__init__(LocalKernel())
+        self.going = ""
+
+    def open(self, path: str, flags: int) -> int:
+        if self.going and path.endswith(self.going):
+            self.going = ""
+            raise FileNotFoundError(errno.ENOENT, "gone", path)
+        return super().open(path, flags)
+
+
+def test_a_repair_that_is_planned_again_bears_with_files_that_go_meanwhile(tmp_path):
+    with QueueStore(tmp_path / "log") as store:
+        store.queue().add(b"one")
+    [segment] = (tmp_path / "log").rglob("0*.log")
+    segment.write_bytes(segment.read_bytes()[:-4] + b"\xff" * 4)
+    kernel = Going()
+    plan = open_log(str(tmp_path / "log"), disk=Disk(kernel)).plan_repair()
+    assert plan.steps
+    segment.touch()  # so that the plan is made again before it is carried out
+    kernel.going = segment.name
+    assert plan.apply().startswith("repaired") and not kernel.going

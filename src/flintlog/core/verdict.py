@@ -55,13 +55,13 @@ def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
             file=log.path,
             advice="Nothing was changed; close the store that writes here, then repair",
         )
-    plan = replace(plan, act=partial(_act_if_unchanged, plan, moment, make))
+    plan = replace(plan, act=partial(_act_if_unchanged, log, plan, moment, make))
     return replace(plan, findings=_lowered(plan.findings)) if _heals(plan) else plan
 
 
-def _act_if_unchanged(plan: Plan, moment: Moment, make: Callable[[], Plan], disk: Disk) -> str:
+def _act_if_unchanged(log: Log, plan: Plan, moment: Moment, make: Callable[[], Plan], disk: Disk) -> str:
     """Do what a plan says, as long as the directory still asks for it: a store may have healed it, and gone on."""
-    now = plan if moment.lasts() else make()
+    now = plan if moment.lasts() else settled(log.disk, log.path, make)
     if (now.steps, now.lost, now.refusal) != (plan.steps, plan.lost, plan.refusal):
         raise RefusedError(
             "the directory has changed since the repair was planned",
