@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import shutil
 import signal
@@ -12,8 +13,8 @@ from tests.crash.mpy6a_sessions import T0, TOPICS
 from tests.every_directory import every_directory
 from tests.limestone.directories import Directory, session
 
-from flintlog import RaftStore, SessionStore
-from flintlog.cli.main import main
+from flintlog import QueueStore, RaftStore, SessionStore
+from flintlog.cli.main import EXIT_INTERRUPTED, main
 from flintlog.core.journal import tree
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.layout import Manifest
@@ -243,3 +244,25 @@ def test_a_verb_that_is_cut_short_leaves_all_or_nothing(dialect, command, direct
             assert shown(capsys, str(place)) == after, (command, act.__name__, number, talk)
             remove(place)
         assert failed or not reached, (command, act.__name__)  # what only removes files needs no room
+
+
+class InterruptedAtTheEnd(io.StringIO):
+    """An output where Ctrl-C comes as the line is printed that says what was done."""
+
+    def write(self, text):
+        if "done" in text:
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_interrupt_after_the_work_does_not_say_that_nothing_was_changed(
+    options, tmp_path, capsys, monkeypatch
+):
+    with QueueStore(tmp_path / "log") as store:
+        store.queue().add(b"one")
+    monkeypatch.setattr("sys.stdout", InterruptedAtTheEnd())
+    assert main(["snapshot", str(tmp_path / "log"), *options]) == EXIT_INTERRUPTED
+    assert "interrupted; the work was done: " in capsys.readouterr().err
+    with QueueStore(tmp_path / "log") as store:
+        assert store.snapshot_lsn >= 0

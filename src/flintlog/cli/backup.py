@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from flintlog.cli.output import Output
+from flintlog.cli.output import Output, telling
 from flintlog.cli.progress import progress, progress_option
 from flintlog.cli.terminal import human_size
 from flintlog.cli.verb import Verb, count, position
@@ -196,7 +196,8 @@ def _restore(arguments: argparse.Namespace, output: Output) -> int:
         name = _name(disk, place, arguments.backup)
     with progress("restore", arguments.progress) as step:
         plan = plan_restore(disk, posixpath.join(place, name), target, to=arguments.to, progress=step)
-        output.plan(plan, apply=not arguments.dry_run)
+        with telling(plan) as told:
+            output.plan(told, apply=not arguments.dry_run)
     return EXIT_OK
 
 

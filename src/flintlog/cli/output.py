@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -19,7 +21,8 @@ from flintlog.core.finding import Finding, exit_status
 from flintlog.core.inventory import FileItem, Inventory
 from flintlog.core.plan import Plan
 from flintlog.core.position import Position, position_json
-from flintlog.errors import EXIT_OK
+from flintlog.disk import Disk
+from flintlog.errors import EXIT_OK, tell
 
 if TYPE_CHECKING:
     from flintlog.core.rounds import Repaired
@@ -50,6 +53,23 @@ class Output(Protocol):
 
     def repair(self, plan: Plan, carry_out: Callable[[], Repaired]) -> Inventory:
         """A repair that is carried out: its rounds, and what verify says then, which is returned."""
+
+
+@contextmanager
+def telling(plan: Plan) -> Iterator[Plan]:
+    """The plan to apply: an interrupt that comes when its work is over says what was done."""
+    done: list[str] = []
+
+    def act(disk: Disk) -> str:
+        done.append(plan.act(disk))
+        return done[0]
+
+    try:
+        yield replace(plan, act=act)
+    except KeyboardInterrupt as interrupt:
+        if done and not str(interrupt):  # one inside of the work has been told what became of it
+            tell(interrupt, f"The work was done: {done[0]}")
+        raise
 
 
 def choose_output(*, as_json: bool) -> Output:

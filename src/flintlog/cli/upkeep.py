@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from flintlog.cli.engine import engine_options, workers
-from flintlog.cli.output import Output
+from flintlog.cli.output import Output, telling
 from flintlog.cli.progress import UNKNOWN, Meter, progress, progress_option, watched
 from flintlog.cli.verb import Verb, named_log, position
 from flintlog.core.dialect import GivenState
@@ -25,7 +25,8 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool) -> None:
     tick.expected = UNKNOWN if plan.written_bytes is None else plan.written_bytes
     if apply and plan.refusal is None:
         plan.check()  # before it is shown
-    output.plan(plan, apply=apply and plan.refusal is None and not plan.empty)
+    with telling(plan) as told:
+        output.plan(told, apply=apply and plan.refusal is None and not plan.empty)
     if plan.refusal is not None:
         plan.check()
 
