@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.crash.limestone_store import NOW, ROOT, opened, rows_of
+from tests.crash.promises import applied, contents
 
 from flintlog.core.log import Log
 from flintlog.core.workers import Threads
@@ -49,28 +50,10 @@ def damaged(disk: Disk, history: History[Any]) -> None:
         file.pwrite(b"\x7f", size + 9)
 
 
-def compact(disk: Disk, history: History[Any]) -> None:
-    history.issue("compact")
-    plan_compact(disk, ROOT).apply()
-    history.acknowledge("compact")
-
-
-def compact_by_workers(disk: Disk, history: History[Any]) -> None:
-    history.issue("compact")
-    plan_compact(disk, ROOT, Threads(1)).apply()
-    history.acknowledge("compact")
-
-
-def repair(disk: Disk, history: History[Any]) -> None:
-    history.issue("repair")
-    plan_repair(disk, ROOT, lambda: NOW).apply()
-    history.acknowledge("repair")
-
-
-def convert(disk: Disk, history: History[Any]) -> None:
-    history.issue("convert")
-    plan_migrate(disk, ROOT, "shipped", TARGET, lambda: INSTANCE).apply()
-    history.acknowledge("convert")
+compact = applied("compact", lambda disk: plan_compact(disk, ROOT))
+compact_by_workers = applied("compact", lambda disk: plan_compact(disk, ROOT, Threads(1)))
+repair = applied("repair", lambda disk: plan_repair(disk, ROOT, lambda: NOW))
+convert = applied("convert", lambda disk: plan_migrate(disk, ROOT, "shipped", TARGET, lambda: INSTANCE))
 
 
 def keys_of(disk: Disk, root: str = ROOT) -> tuple[bytes, ...]:
@@ -80,16 +63,8 @@ def keys_of(disk: Disk, root: str = ROOT) -> tuple[bytes, ...]:
 
 def is_kept(disk: Disk) -> bool:
     """Does every value that was written still lie in the directory or aside?"""
-    content = b"".join(_contents(disk, ROOT))
+    content = b"".join(contents(disk, ROOT))
     return all(b"value " + key in content for key in KEYS)
-
-
-def _contents(disk: Disk, directory: str) -> list[bytes]:
-    found = []
-    for name in disk.list(directory):
-        path = f"{directory}/{name}"
-        found += _contents(disk, path) if disk.is_directory(path) else [disk.read(path, 1 << 20)]
-    return found
 
 
 class CompactOracle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.crash.mpy6a_sessions import ROOT, T0, TOPICS
+from tests.crash.promises import applied, contents
 
 from flintlog.core.log import Log
 from flintlog.core.workers import Threads
@@ -68,22 +69,14 @@ def prepared(
     return prepare
 
 
-def repair(disk: Disk, history: History[str]) -> None:
-    history.issue("repair")
-    plan_repair(disk, ROOT, lambda: NOW).apply()
-    history.acknowledge("repair")
+repair = applied("repair", lambda disk: plan_repair(disk, ROOT, lambda: NOW))
 
 
 def written(disk: Disk, history: History[str]) -> None:
     _fill(disk, strict=True)
 
 
-def compact_by_workers(disk: Disk, history: History[str]) -> None:
-    history.issue("compact")
-    Log(DIALECT, disk, ROOT).plan_compact(Threads(1)).apply()
-    history.acknowledge("compact")
-
-
+compact_by_workers = applied("compact", lambda disk: Log(DIALECT, disk, ROOT).plan_compact(Threads(1)))
 Observed = tuple[str, frozenset[bytes], bool]
 
 
@@ -135,16 +128,8 @@ def _waiting(disk: Disk) -> frozenset[bytes]:
 
 
 def _kept(disk: Disk) -> bool:
-    content = b"".join(_contents(disk, ROOT))
+    content = b"".join(contents(disk, ROOT))
     return all(data in content for data in (*EARLY, *LATE))
-
-
-def _contents(disk: Disk, directory: str) -> list[bytes]:
-    found = []
-    for name in disk.list(directory):
-        path = f"{directory}/{name}"
-        found += _contents(disk, path) if disk.is_directory(path) else [disk.read(path, 1 << 20)]
-    return found
 
 
 def _suite(name: str, oracle: RepairOracle, *scenarios: Scenario[str]) -> Suite[str, Observed]:

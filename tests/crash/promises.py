@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from flintlog.core.plan import Plan
+from flintlog.disk import Disk
 from flintlog.testing import (
+    History,
     Proof,
     Scenario,
     Suite,
@@ -55,6 +58,26 @@ def judge(
         reached = after(reached, step)
     allowed.add(reached)
     return None if observed in allowed else f"{observed} is none of {allowed}"
+
+
+def applied(word: str, plan: Callable[[Disk], Plan]) -> Callable[[Disk, History[str]], None]:
+    """What a scenario does: a plan is made and applied."""
+
+    def act(disk: Disk, history: History[str]) -> None:
+        history.issue(word)
+        plan(disk).apply()
+        history.acknowledge(word)
+
+    return act
+
+
+def contents(disk: Disk, directory: str) -> list[bytes]:
+    """The bytes of every file below a directory."""
+    found = []
+    for name in disk.list(directory):
+        path = f"{directory}/{name}"
+        found += contents(disk, path) if disk.is_directory(path) else [disk.read(path, 1 << 20)]
+    return found
 
 
 def scenarios_of(suites: Sequence[Suite]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.crash.promises import applied
 from tests.crash.queue_model import Shown, shown_by
 
 from flintlog.core.log import Log
@@ -65,22 +66,9 @@ def without_a_segment(disk: Disk, history: History[str]) -> None:
     disk.sync_directory(f"{DATA}/log")
 
 
-def take_snapshot(disk: Disk, history: History[str]) -> None:
-    history.issue("snapshot")
-    plan_snapshot(disk, DATA).apply()
-    history.acknowledge("snapshot")
-
-
-def repair(disk: Disk, history: History[str]) -> None:
-    history.issue("repair")
-    plan_repair(disk, DATA, lambda: NOW).apply()
-    history.acknowledge("repair")
-
-
-def convert(disk: Disk, history: History[str]) -> None:
-    history.issue("convert")
-    plan_migrate(disk, DATA, "shipped", TARGET).apply()
-    history.acknowledge("convert")
+take_snapshot = applied("snapshot", lambda disk: plan_snapshot(disk, DATA))
+repair = applied("repair", lambda disk: plan_repair(disk, DATA, lambda: NOW))
+convert = applied("convert", lambda disk: plan_migrate(disk, DATA, "shipped", TARGET))
 
 
 def shown(disk: Disk, path: str = ROOT) -> Shown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.crash.promises import applied, contents
 from tests.crash.zmqraft_peer import NOW, ROOT, Peer, opened, shown
 
 from flintlog.core.dialect import GivenState
@@ -75,25 +76,10 @@ def _poke(disk: Disk, name: str, offset: int, data: bytes) -> None:
         file.pwrite(data, offset)
 
 
-def compact(disk: Disk, history: History[str]) -> None:
-    history.issue("compact")
-    plan_compact(disk, ROOT).apply()
-    history.acknowledge("compact")
-
-
-def snapshot(disk: Disk, history: History[str]) -> None:
-    history.issue("snapshot")
-    given = GivenState("a file", None, lambda: iter([b"sta", b"te"]))
-    plan_snapshot(disk, ROOT, COVERED, given).apply()
-    history.acknowledge("snapshot")
-
-
-def repair(disk: Disk, history: History[str]) -> None:
-    history.issue("repair")
-    plan_repair(disk, ROOT, lambda: NOW).apply()
-    history.acknowledge("repair")
-
-
+compact = applied("compact", lambda disk: plan_compact(disk, ROOT))
+GIVEN = GivenState("a file", None, lambda: iter([b"sta", b"te"]))
+snapshot = applied("snapshot", lambda disk: plan_snapshot(disk, ROOT, COVERED, GIVEN))
+repair = applied("repair", lambda disk: plan_repair(disk, ROOT, lambda: NOW))
 ALL_ENTRIES = tuple((1, data) for data in DATAS)
 WITHOUT_SNAPSHOT = Peer(1, "me", 0, (0, 0, b""), ALL_ENTRIES)
 WITH_SNAPSHOT = Peer(1, "me", 0, (COVERED, 1, b"state"), ALL_ENTRIES[COVERED:])
@@ -182,16 +168,8 @@ class RepairOracle:
 
 def _kept(disk: Disk) -> bool:
     """Does every entry that was written still lie in the directory or aside?"""
-    content = b"".join(_contents(disk, ROOT))
+    content = b"".join(contents(disk, ROOT))
     return all(data in content for data in DATAS)
-
-
-def _contents(disk: Disk, directory: str) -> list[bytes]:
-    found = []
-    for name in disk.list(directory):
-        path = f"{directory}/{name}"
-        found += _contents(disk, path) if disk.is_directory(path) else [disk.read(path, 1 << 20)]
-    return found
 
 
 COMPACT = Suite(

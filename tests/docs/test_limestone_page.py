@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import re
 
-from scripts.pages.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT
+from tests.docs.page_examples import test_each_example_prints_what_the_page_shows  # noqa: F401
 
 from flintlog import Datastore
 from flintlog.dialects.limestone.store import Channel, Session, Snapshot
 from flintlog.dialects.limestone.store.auto import Automatic
 
 PAGE = ROOT / "docs" / "limestone.md"
-
-
-def test_the_examples_print_what_the_page_shows(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    examples = [block for block in blocks(PAGE) if block.language == "python"]
-    assert len(examples) == 3
-    for block in examples:
-        exec(compile(block.text, PAGE.name, "exec"), {})
-        assert capsys.readouterr().out == block.output
+EXAMPLES = 3
 
 
 def test_every_call_in_the_table_is_there():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-from scripts.pages.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT
+from tests.docs.page_examples import test_each_example_prints_what_the_page_shows  # noqa: F401
 
 from flintlog import QueueStore, ReplicaLog
 from flintlog.dialects.taskflux.rules import Limits
@@ -13,20 +14,12 @@ from flintlog.dialects.taskflux.settings import Arguments
 from flintlog.dialects.taskflux.store import Queue, Taken
 
 PAGE = ROOT / "docs" / "taskflux.md"
+EXAMPLES = 2
 
 
 def table_below(title):
     text = PAGE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [row.split("|") for row in text.splitlines() if row.startswith("| ")][1:]
-
-
-def test_each_example_prints_what_the_page_shows(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    examples = [block for block in blocks(PAGE) if block.language == "python"]
-    assert len(examples) == 2
-    for block in examples:
-        exec(compile(block.text, PAGE.name, "exec"), {})
-        assert capsys.readouterr().out == block.output
 
 
 def test_every_call_in_the_tables_is_there():

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import re
 
-from scripts.pages.page_blocks import ROOT, blocks
+from scripts.pages.page_blocks import ROOT
+from tests.docs.page_examples import test_each_example_prints_what_the_page_shows  # noqa: F401
 
 from flintlog import RaftStore
 from flintlog.dialects.zmqraft import store
 
 PAGE = ROOT / "docs" / "zmqraft.md"
-
-
-def test_each_example_prints_what_the_page_shows(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    examples = [block for block in blocks(PAGE) if block.language == "python"]
-    assert len(examples) == 2
-    for block in examples:
-        exec(compile(block.text, PAGE.name, "exec"), {})
-        assert capsys.readouterr().out == block.output
+EXAMPLES = 2
 
 
 def test_every_call_in_the_table_is_one_of_the_store():
