@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from flintlog.core import threads
+from flintlog.core.closes import Closes
 from flintlog.dialects.limestone.layout import Version
 from flintlog.dialects.limestone.store.channel import Channel, Session
 from flintlog.disk import DEFERRED
@@ -52,7 +53,7 @@ class _Writer:
                 self._channel.end()
 
 
-class Automatic:
+class Automatic(Closes):
     """A store whose epochs switch by themselves. Thread-safe; closing it makes durable what was put."""
 
     def __init__(self, store: Datastore, *, interval: float = INTERVAL_SECONDS) -> None:
@@ -99,12 +100,6 @@ class Automatic:
                 writer.closed = True
         if not (self.store.failstop.failed or self.store.failstop.closed):
             self._switch()
-
-    def __enter__(self) -> Automatic:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _writer(self) -> _Writer:
         return self._writers[self.store.epoch % 2]

@@ -13,6 +13,7 @@ from functools import partial
 
 from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.closes import Closes
 from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.workers import Workers
@@ -46,7 +47,7 @@ class Rotation:
     epoch: int
 
 
-class Datastore:
+class Datastore(Closes):
     """A directory of logs, open for writing. Thread-safe; each thread writes to a channel of its own.
 
     Entries are durable with their epoch: when every session of it has ended and a later epoch was begun.
@@ -431,9 +432,3 @@ class Datastore:
         for file in reversed(self._lock_files):
             file.close()
         self._lock_files = []
-
-    def __enter__(self) -> Datastore:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

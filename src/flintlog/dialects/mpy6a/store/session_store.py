@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.columns.payloads import Payloads
 from flintlog.core import threads
+from flintlog.core.closes import Closes
 from flintlog.core.finding import Finding
 from flintlog.dialects.mpy6a import batch, scan
 from flintlog.dialects.mpy6a import layout as lay
@@ -55,7 +56,7 @@ _LONGEST_SLEEP = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class SessionStore:
+class SessionStore(Closes):
     """Unfinished sessions of one process, or of the leader of several. Thread-safe; threads share the syncs.
 
     Time is what `clock` says, or what was last told with `tick`, `due` or a `now`: the store reads no clock of its own.
@@ -572,9 +573,3 @@ class SessionStore:
             self._closed = True
             self._wake()
             self._engine.close()
-
-    def __enter__(self) -> SessionStore:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

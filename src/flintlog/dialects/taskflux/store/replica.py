@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from flintlog.core import threads
-from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import batch, files
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.batch import Blob
@@ -21,7 +20,7 @@ from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Metadata
 from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.store.due import DueSnapshots
-from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
+from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine, OnEngine
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.disk import DEFERRED, Disk, File
 from flintlog.errors import DamageError, RefusedError, UsageError
@@ -36,7 +35,7 @@ class Entry:
     data: bytes
 
 
-class ReplicaLog:
+class ReplicaLog(OnEngine):
     """Log, metadata and snapshot of one Raft node. Thread-safe; every change is durable on return.
 
     Appends go on while a snapshot is written. One that a commit makes due is written in a thread of its own; with
@@ -92,11 +91,6 @@ class ReplicaLog:
         return self._engine.log.first
 
     @property
-    def last_lsn(self) -> int:
-        """The LSN of the last entry, or of the snapshot when the log behind it is empty."""
-        return self._engine.last
-
-    @property
     def last_term(self) -> int:
         """The term of the last entry, or of the snapshot when the log behind it is empty."""
         return self._last_term
@@ -107,24 +101,9 @@ class ReplicaLog:
         return self._commit
 
     @property
-    def snapshot_lsn(self) -> int:
-        """The LSN of the newest snapshot; -1 when there is none."""
-        return self._engine.snapshot_index
-
-    @property
     def snapshot_term(self) -> int:
         """The term of the entry that the newest snapshot ends with."""
         return self._engine.snapshot_term
-
-    @property
-    def edition(self) -> str:
-        """`designed` or `shipped`."""
-        return self._engine.layout.edition
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What opening found and healed."""
-        return self._engine.findings
 
     # Term and vote
 
@@ -415,12 +394,6 @@ class ReplicaLog:
                 with self._lock:  # what was begun comes to its end
                     self._calm.wait_for(lambda: not self._snapshotting)
                     self._engine.close()
-
-    def __enter__(self) -> ReplicaLog:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _check_number(word: str, value: int) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintlog.core import threads
 from flintlog.core.backup.listing import refuse_backup
+from flintlog.core.closes import Closes
 from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding
 from flintlog.core.group_commit import GroupCommit
@@ -46,7 +47,7 @@ class HardState:
     applied: int
 
 
-class RaftStore:
+class RaftStore(Closes):
     """Log, snapshot and state of one peer. Thread-safe; threads that append together share the syncs."""
 
     def __init__(
@@ -398,9 +399,3 @@ class RaftStore:
     def _close(self) -> None:
         while self._parts:
             self._parts.pop().close()
-
-    def __enter__(self) -> RaftStore:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

@@ -1,0 +1,19 @@
+"""What `with` closes at its end, also when the block raises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Closes(ABC):
+    """`with` gives the object itself."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
