@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.small_logs import keys, peer, queues, sessions
 
-from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
+from flintlog import Datastore, QueueStore, RaftStore, SessionStore
 from flintlog.cli.main import main
 from flintlog.core.backup import take_backup
 from flintlog.core.dialect import GivenState
@@ -21,31 +22,9 @@ from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, NotALogError, RefusedError
 
 
-def queues(root: Path) -> None:
-    with QueueStore(root) as store:
-        store.queue().add_many([b"a", b"b"])
-
-
 def shipped_queues(root: Path) -> None:
     with QueueStore(root, edition="shipped") as store:
         store.queue().add_many([b"a", b"b"])
-
-
-def peer(root: Path) -> None:
-    with RaftStore(root) as store:
-        store.append_columns(1, [b"a", b"b"])
-
-
-def sessions(root: Path) -> None:
-    with SessionStore(root, topics=[Topic(1, 60)]) as store:
-        store.put_many(1, [b"a", b"b"], now=1)
-
-
-def keys(root: Path) -> None:
-    with Datastore(root) as store:
-        with store.channel().session() as session:
-            session.put(1, b"k", b"v")
-        store.switch_epoch()
 
 
 def blobs(root: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.every_directory import every_directory
+from tests.small_logs import keys, peer, queues, sessions
 
-from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
+from flintlog import Datastore, QueueStore, RaftStore, SessionStore
 from flintlog.core.backup import restore_backup, take_backup
 from flintlog.core.dialect import detect
 from flintlog.core.log import Log, open_log
@@ -18,28 +19,6 @@ from flintlog.disk import Disk
 from flintlog.errors import DiskError, FlintlogError, RefusedError
 
 SOMEONE = 65534 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
-
-
-def queues(root: Path) -> None:
-    with QueueStore(root) as store:
-        store.queue().add_many([b"a", b"b"])
-
-
-def peer(root: Path) -> None:
-    with RaftStore(root) as store:
-        store.append_columns(1, [b"a", b"b"])
-
-
-def sessions(root: Path) -> None:
-    with SessionStore(root, topics=[Topic(1, 60)]) as store:
-        store.put_many(1, [b"a", b"b"], now=1)
-
-
-def keys(root: Path) -> None:
-    with Datastore(root) as store:
-        with store.channel().session() as session:
-            session.put(1, b"k", b"v")
-        store.switch_epoch()
 
 
 STORES = {queues: QueueStore, peer: RaftStore, sessions: SessionStore, keys: Datastore}
