@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 
 from flintlog.core.backup.listing import refuse_backup
-from flintlog.core.closes import Closes
 from flintlog.core.dialect import refuse_others
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.kept import keep_and_empty
@@ -236,29 +235,3 @@ class Engine:
     def findings(self) -> tuple[Finding, ...]:
         """What opening found and healed."""
         return tuple(self.healed)
-
-
-class OnEngine(Closes):
-    """What every store of an open directory tells of it."""
-
-    _engine: Engine
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What opening found and healed, such as a torn tail that was cut."""
-        return self._engine.findings
-
-    @property
-    def edition(self) -> str:
-        """`designed` or `shipped`."""
-        return self._engine.layout.edition
-
-    @property
-    def last_lsn(self) -> int:
-        """The LSN of the last entry, or of the snapshot when none follows it; -1 when there is neither."""
-        return self._engine.last
-
-    @property
-    def snapshot_lsn(self) -> int:
-        """The LSN of the newest snapshot; -1 when there is none."""
-        return self._engine.snapshot_index

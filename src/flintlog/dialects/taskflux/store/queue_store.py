@@ -12,12 +12,14 @@ from typing import Unpack
 
 from flintlog.columns.gather import gather
 from flintlog.core import threads
+from flintlog.core.closes import Closes
+from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout, QueueSpec
 from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.due import DueSnapshots
-from flintlog.dialects.taskflux.store.engine import Engine, OnEngine
+from flintlog.dialects.taskflux.store.engine import Engine
 from flintlog.dialects.taskflux.store.errors import QueueExistsError
 from flintlog.dialects.taskflux.store.journal import Journal
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
@@ -29,7 +31,7 @@ from flintlog.errors import RefusedError, UsageError
 _log = logging.getLogger("flintlog.taskflux")
 
 
-class QueueStore(OnEngine):
+class QueueStore(Closes):
     """Durable priority queues in a directory that one process owns.
 
     `path` is the root (state goes to `data` inside it), or an existing data directory itself; the working directory if
@@ -193,6 +195,26 @@ class QueueStore(OnEngine):
         self._due.after_commit(self._engine.log.last)
 
     # The store itself
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What opening found and healed, such as a torn tail that was cut."""
+        return self._engine.findings
+
+    @property
+    def edition(self) -> str:
+        """`designed` or `shipped`."""
+        return self._engine.layout.edition
+
+    @property
+    def last_lsn(self) -> int:
+        """The LSN of the last entry; -1 when there is none."""
+        return self._engine.last
+
+    @property
+    def snapshot_lsn(self) -> int:
+        """The LSN of the newest snapshot; -1 when there is none."""
+        return self._engine.snapshot_index
 
     def close(self) -> None:
         """Let no new call begin, finish those that were begun, and give the directory free.

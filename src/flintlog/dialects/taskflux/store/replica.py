@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from flintlog.core import threads
+from flintlog.core.closes import Closes
+from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import batch, files
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.batch import Blob
@@ -20,7 +22,7 @@ from flintlog.dialects.taskflux.files import Segment
 from flintlog.dialects.taskflux.layout import Metadata
 from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.store.due import DueSnapshots
-from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine, OnEngine
+from flintlog.dialects.taskflux.store.engine import RECEIVED_SCRATCH, Engine
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.disk import DEFERRED, Disk, File
 from flintlog.errors import DamageError, RefusedError, UsageError
@@ -35,7 +37,7 @@ class Entry:
     data: bytes
 
 
-class ReplicaLog(OnEngine):
+class ReplicaLog(Closes):
     """Log, metadata and snapshot of one Raft node. Thread-safe; every change is durable on return.
 
     Appends go on while a snapshot is written. One that a commit makes due is written in a thread of its own; with
@@ -91,6 +93,11 @@ class ReplicaLog(OnEngine):
         return self._engine.log.first
 
     @property
+    def last_lsn(self) -> int:
+        """The LSN of the last entry, or of the snapshot when the log behind it is empty."""
+        return self._engine.last
+
+    @property
     def last_term(self) -> int:
         """The term of the last entry, or of the snapshot when the log behind it is empty."""
         return self._last_term
@@ -101,9 +108,24 @@ class ReplicaLog(OnEngine):
         return self._commit
 
     @property
+    def snapshot_lsn(self) -> int:
+        """The LSN of the newest snapshot; -1 when there is none."""
+        return self._engine.snapshot_index
+
+    @property
     def snapshot_term(self) -> int:
         """The term of the entry that the newest snapshot ends with."""
         return self._engine.snapshot_term
+
+    @property
+    def edition(self) -> str:
+        """`designed` or `shipped`."""
+        return self._engine.layout.edition
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What opening found and healed."""
+        return self._engine.findings
 
     # Term and vote
 
