@@ -27,7 +27,7 @@ from functools import partial
 
 import numpy as np
 
-from flintlog.core.finding import Finding, Severity, gravest, refuse_grave
+from flintlog.core.finding import Finding, Severity, refuse_grave
 from flintlog.core.live import ChangedError
 from flintlog.core.position import check_reached
 from flintlog.core.workers import threads, threads_for
@@ -137,12 +137,6 @@ class Survey:
     def has_lost_epochs(self) -> bool:
         """Are there sessions of which nothing says whether they are durable?"""
         return any(finding.code in epochs.LOST for finding in self.findings)
-
-    @property
-    def is_damaged(self) -> bool:
-        """Is there anything that stops a store from opening?"""
-        worst = gravest(self.findings)
-        return worst is not None and worst.is_grave
 
     def refuse_damage(self) -> None:
         """Raise for what stops a store from opening."""
