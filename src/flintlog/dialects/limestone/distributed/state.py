@@ -18,6 +18,7 @@ from flintlog.dialects.limestone.distributed.looking import (
     LogFile,
     LogWindow,
     Looking,
+    Looks,
 )
 from flintlog.dialects.limestone.distributed.tasks import (
     Job,
@@ -51,7 +52,6 @@ class Distribution:
 
     def __init__(
         self,
-        workers: Workers,
         looking: Looking,
         epoch: int,
         *,
@@ -60,7 +60,7 @@ class Distribution:
         bucket_entries: int = BUCKET_ENTRIES,
     ) -> None:
         looking.survey.refuse_damage()
-        self._workers = workers
+        self._workers = looking.workers
         found = looking.survey
         self.disk = found.disk
         self.files, self._readings = _readings(looking, epoch)
@@ -68,7 +68,7 @@ class Distribution:
             piece for name in [file.name for file in self.files] for piece in looking.files[name].pieces
         ]
         entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
-        buckets = max(-(-entries // bucket_entries), min(workers.count, entries // 4096), 1)
+        buckets = max(-(-entries // bucket_entries), min(looking.workers.count, entries // 4096), 1)
         storages, beginnings, sample = _groups(pieces)
         groups = Groups.of(storages, beginnings, order)
         self.job = Job(
@@ -174,8 +174,8 @@ def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBa
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
     """The state, now or at an epoch, as a table of the workers' own kind."""
-    looking = Looking(workers, disk, path)
-    distribution = Distribution(workers, looking, epoch_of(looking.survey, as_of))
+    looking = Looking(Looks(workers), disk, path)
+    distribution = Distribution(looking, epoch_of(looking.survey, as_of))
     return distribution.exchange().frame(functools.partial(rows, distribution.job), tables.STATE_SCHEMA)
 
 
