@@ -28,7 +28,9 @@ WINDOW_BYTES = 64 << 20
 SAMPLE_BYTES = 72  # of each sampled key
 
 _SLACK = 1 << 16  # behind a window, for the record that crosses its end
-_SAMPLES = 256  # of each window
+_SAMPLES_MAX = 256  # of each window
+_SAMPLES_MIN = 16
+_SAMPLES = 1 << 16  # of all windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +80,15 @@ class Looked:
         return Walk(_joined([(piece.snippets, piece.carried) for piece in self.pieces]), self.stop)
 
 
-def look(file: LogFile, window_bytes: int = WINDOW_BYTES) -> Looked:
-    """Walk a file window by window."""
+def look(file: LogFile, window_bytes: int = WINDOW_BYTES, samples: int = _SAMPLES_MAX) -> Looked:
+    """Walk a file window by window, with so many sampled keys of each."""
     pieces: list[LogWindow] = []
     at, around = 0, None
     with file.open() as opened:
         size = opened.size()
         while True:
             view, walk = _walk_window(file, opened, at, size, window_bytes, around)
-            pieces.append(_piece(view, walk, at, around is not None))
+            pieces.append(_piece(view, walk, at, around is not None, samples))
             stop = walk.stop
             at += stop.offset
             if not stop.good or at >= size:
@@ -121,9 +123,9 @@ def _walk_window(
         return view, walk
 
 
-def _piece(view: memoryview, walk: Walk, start: int, carried: bool) -> LogWindow:
+def _piece(view: memoryview, walk: Walk, start: int, carried: bool, samples: int) -> LogWindow:
     good = walk.snippets[walk.snippets.kind == lay.BEGIN]
-    step = max(int(good.entries.sum()) // _SAMPLES, 1)
+    step = max(int(good.entries.sum()) // samples, 1)
     storages: set[int] = set()
     sampled: list[Entries] = []
     changed: list[Entries] = []
@@ -203,7 +205,10 @@ class Looks:
         begin = time.time_ns()
         marks = [mark_of(found.disk.stat(posixpath.join(found.path, name)), begin) for name in names]
         new = [item for item, mark in zip(items, marks, strict=True) if mark not in self._seen]
-        looked = self.workers.map(functools.partial(look, window_bytes=self._window_bytes), new)
+        windows = found.size // self._window_bytes + len(names)
+        samples = max(_SAMPLES_MIN, min(_SAMPLES_MAX, _SAMPLES // max(windows, 1)))
+        task = functools.partial(look, window_bytes=self._window_bytes, samples=samples)
+        looked = self.workers.map(task, new)
         kept: dict[Mark, Looked] = {}
         for mark in marks:
             known = None if mark is None else self._seen.get(mark)

@@ -42,7 +42,9 @@ from flintlog.disk import Disk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BUCKET_ENTRIES = 1 << 19
+_SORTED_BYTES = 160  # that a task holds of each entry that it sorts
+_TASKS_MIN = 4  # for each worker, as long as there are windows for them
+_WINDOWS_MAX = 16  # of one task
 
 _BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
 
@@ -57,7 +59,7 @@ class Distribution:
         *,
         order: Order = numeric,
         window_bytes: int = WINDOW_BYTES,
-        bucket_entries: int = BUCKET_ENTRIES,
+        bucket_entries: int | None = None,
     ) -> None:
         looking.survey.refuse_damage()
         self._workers = looking.workers
@@ -67,8 +69,12 @@ class Distribution:
         pieces = [
             piece for name in [file.name for file in self.files] for piece in looking.files[name].pieces
         ]
-        entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
-        buckets = max(-(-entries // bucket_entries), min(looking.workers.count, entries // 4096), 1)
+        bucket_entries = bucket_entries or looking.workers.task_bytes // _SORTED_BYTES
+        entries = sum(reading.entries for reading in self._readings)
+        self._tasks = _together(
+            self._readings, min(bucket_entries, entries // (_TASKS_MIN * self._workers.count))
+        )
+        buckets = max(-(-entries // bucket_entries), min(self._workers.count, entries // 4096), 1)
         storages, beginnings, sample = _groups(pieces)
         groups = Groups.of(storages, beginnings, order)
         self.job = Job(
@@ -92,7 +98,7 @@ class Distribution:
         """The winners of each bucket, with the workers."""
         return self._workers.exchange(
             functools.partial(produce, self.job),
-            self._readings,
+            self._tasks,
             self.job.buckets,
             functools.partial(reduce, self.job),
         )
@@ -116,6 +122,20 @@ def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading
             files.append(LogFile(found.disk, found.path, name, active))
             readings += some
     return files, readings
+
+
+def _together(readings: Sequence[Reading], room: int) -> list[tuple[Reading, ...]]:
+    """What each task reads: windows that follow each other, of so many entries. The fewer tasks, the more each of them
+    gives to a bucket at a time."""
+    tasks: list[list[Reading]] = []
+    held = room
+    for reading in readings:
+        if held + reading.entries > room or len(tasks[-1]) == _WINDOWS_MAX:
+            tasks.append([])
+            held = 0
+        tasks[-1].append(reading)
+        held += reading.entries
+    return [tuple(task) for task in tasks]
 
 
 def _groups(pieces: Sequence[LogWindow]) -> tuple[list[int], list[bytes], Candidates]:
