@@ -289,3 +289,26 @@ def test_workers_that_fail_leave_what_was_there(tmp_path, edition):
     assert not [item.name for item in path.rglob("*") if "cmpct" in item.name or "compacted" in item.name]
     with Datastore(path) as store:
         assert store.snapshot.get(1, b"a") == b"b"
+
+
+@given(
+    entries=st.lists(st.integers(0, 1000), max_size=60),
+    bucket=st.integers(1, 5000),
+    workers=st.integers(1, 40),
+)
+def test_tasks_read_every_window_once_and_hold_no_more_than_a_bucket_or_a_window(entries, bucket, workers):
+    tasks, buckets = state.cut(entries, bucket, workers)
+    assert [at for task in tasks for at in range(task.start, task.stop)] == list(range(len(entries)))
+    for task in tasks:
+        assert task.stop - task.start == 1 or sum(entries[task]) <= bucket
+    assert buckets >= 1 and sum(entries) <= buckets * bucket
+
+
+def test_a_log_that_would_fall_into_too_many_pieces_is_refused_with_the_setting_that_helps(
+    tmp_path, monkeypatch
+):
+    path = directory(tmp_path, [[(1, [lay.put(1, b"a", b"x", (1, 1)), lay.put(1, b"b", b"x", (1, 2))])]])
+    monkeypatch.setattr(state, "_PIECES_MAX", 1)
+    with pytest.raises(RefusedError, match=r"1 tasks would give pieces to 2 buckets each") as refused:
+        spread_of(path, 64, 1)
+    assert "spark.flintlog.taskBytes" in str(refused.value)

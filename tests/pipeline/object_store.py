@@ -13,16 +13,22 @@ from pathlib import Path
 
 from pyarrow import fs
 
-_PARTS = (
-    "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc",
-)  # fmt: skip
+_PORTS = (
+    "s3.port.grpc",
+    "master.port",
+    "master.port.grpc",
+    "volume.port",
+    "volume.port.grpc",
+    "filer.port",
+    "filer.port.grpc",
+)
 _SECONDS = 120  # that a busy machine may need until the server answers
 
 
 @contextmanager
 def object_store(home: Path) -> Iterator[dict[str, str]]:
     """A running server; gives the options that reach it."""
-    ports = iter(_free_ports(8))
+    ports = iter(_free_ports(1 + len(_PORTS)))
     key, secret = "key", "secret"
     identity = {
         "name": "tests",
@@ -36,7 +42,7 @@ def object_store(home: Path) -> Iterator[dict[str, str]]:
         str(Path(sys.executable).with_name("weed")), "server", f"-dir={home}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         "-master.volumeSizeLimitMB=64", "-volume.max=20", "-filer", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
         "-master.telemetry=false", f"-s3.port={port}", f"-s3.config={home / 's3.json'}",
-        *(f"-{part}={next(ports)}" for part in _PARTS),
+        *(f"-{part}={next(ports)}" for part in _PORTS),
     ]  # fmt: skip
     options = {
         "endpoint_override": f"127.0.0.1:{port}",

@@ -99,6 +99,11 @@ def look(file: LogFile, window_bytes: int = WINDOW_BYTES, samples: int = _SAMPLE
                 around = Around(int(last.offset[0]), int(last.epoch[0]), int(last.kind[0]))
 
 
+def samples_of(windows: int) -> int:
+    """How many keys are sampled of each of so many windows."""
+    return max(_SAMPLES_MIN, min(_SAMPLES_MAX, _SAMPLES // max(windows, 1)))
+
+
 def _walk_window(
     file: LogFile, opened: File, at: int, size: int, window_bytes: int, around: Around | None
 ) -> tuple[memoryview, Walk]:
@@ -205,8 +210,7 @@ class Looks:
         begin = time.time_ns()
         marks = [mark_of(found.disk.stat(posixpath.join(found.path, name)), begin) for name in names]
         new = [item for item, mark in zip(items, marks, strict=True) if mark not in self._seen]
-        windows = found.size // self._window_bytes + len(names)
-        samples = max(_SAMPLES_MIN, min(_SAMPLES_MAX, _SAMPLES // max(windows, 1)))
+        samples = samples_of(found.size // self._window_bytes + len(names))
         task = functools.partial(look, window_bytes=self._window_bytes, samples=samples)
         looked = self.workers.map(task, new)
         kept: dict[Mark, Looked] = {}

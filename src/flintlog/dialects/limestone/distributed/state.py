@@ -38,6 +38,7 @@ from flintlog.dialects.limestone.passes import pivots_of
 from flintlog.dialects.limestone.replay import Cleared, Live, epoch_of
 from flintlog.dialects.limestone.survey import counted
 from flintlog.disk import Disk
+from flintlog.errors import RefusedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _SORTED_BYTES = 160  # that a task holds of each entry that it sorts
 _TASKS_MIN = 4  # for each worker, as long as there are windows for them
 _WINDOWS_MAX = 16  # of one task
+_PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
 
 _BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
 
@@ -70,11 +72,16 @@ class Distribution:
             piece for name in [file.name for file in self.files] for piece in looking.files[name].pieces
         ]
         bucket_entries = bucket_entries or looking.workers.task_bytes // _SORTED_BYTES
-        entries = sum(reading.entries for reading in self._readings)
-        self._tasks = _together(
-            self._readings, min(bucket_entries, entries // (_TASKS_MIN * self._workers.count))
-        )
-        buckets = max(-(-entries // bucket_entries), min(self._workers.count, entries // 4096), 1)
+        entries = [reading.entries for reading in self._readings]
+        cuts, buckets = cut(entries, bucket_entries, self._workers.count)
+        self._tasks = [tuple(self._readings[task]) for task in cuts]
+        if len(cuts) * buckets > _PIECES_MAX:
+            raise RefusedError(
+                f"{len(cuts):,} tasks would give pieces to {buckets:,} buckets each",
+                file=found.path,
+                advice=f"Let tasks hold more: set spark.flintlog.taskBytes to {16 * looking.workers.task_bytes},"
+                " and give the Python workers memory for it",
+            )
         storages, beginnings, sample = _groups(pieces)
         groups = Groups.of(storages, beginnings, order)
         self.job = Job(
@@ -124,18 +131,23 @@ def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading
     return files, readings
 
 
-def _together(readings: Sequence[Reading], room: int) -> list[tuple[Reading, ...]]:
-    """What each task reads: windows that follow each other, of so many entries. The fewer tasks, the more each of them
-    gives to a bucket at a time."""
-    tasks: list[list[Reading]] = []
-    held = room
-    for reading in readings:
-        if held + reading.entries > room or len(tasks[-1]) == _WINDOWS_MAX:
-            tasks.append([])
-            held = 0
-        tasks[-1].append(reading)
-        held += reading.entries
-    return [tuple(task) for task in tasks]
+def cut(entries: Sequence[int], bucket_entries: int, workers: int) -> tuple[list[slice], int]:
+    """Which windows each task reads, where this many entries stand in each, and how many buckets there are.
+
+    A task reads windows that follow each other. The fewer tasks, the more each of them gives to a bucket at a time.
+    """
+    total = sum(entries)
+    room = min(bucket_entries, total // (_TASKS_MIN * workers))
+    tasks: list[slice] = []
+    begin = held = 0
+    for at, count in enumerate(entries):
+        if at > begin and (held + count > room or at - begin == _WINDOWS_MAX):
+            tasks.append(slice(begin, at))
+            begin, held = at, 0
+        held += count
+    if entries:
+        tasks.append(slice(begin, len(entries)))
+    return tasks, max(-(-total // bucket_entries), min(workers, total // 4096), 1)
 
 
 def _groups(pieces: Sequence[LogWindow]) -> tuple[list[int], list[bytes], Candidates]:
