@@ -308,7 +308,7 @@ def test_a_log_that_would_fall_into_too_many_pieces_is_refused_with_the_setting_
     tmp_path, monkeypatch
 ):
     path = directory(tmp_path, [[(1, [lay.put(1, b"a", b"x", (1, 1)), lay.put(1, b"b", b"x", (1, 2))])]])
-    monkeypatch.setattr(state, "_PIECES_MAX", 1)
+    monkeypatch.setattr(state, "PIECES_MAX", 1)
     with pytest.raises(RefusedError, match=r"1 tasks would give pieces to 2 buckets each") as refused:
         spread_of(path, 64, 1)
     assert "spark.flintlog.taskBytes" in str(refused.value)

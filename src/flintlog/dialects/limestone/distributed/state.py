@@ -43,10 +43,10 @@ from flintlog.errors import RefusedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SORTED_BYTES = 160  # that a task holds of each entry that it sorts
+SORTED_BYTES = 160  # that a task holds of each entry that it sorts
 _TASKS_MIN = 4  # for each worker, as long as there are windows for them
 _WINDOWS_MAX = 16  # of one task
-_PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
+PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
 
 _BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
 
@@ -71,11 +71,11 @@ class Distribution:
         pieces = [
             piece for name in [file.name for file in self.files] for piece in looking.files[name].pieces
         ]
-        bucket_entries = bucket_entries or looking.workers.task_bytes // _SORTED_BYTES
+        bucket_entries = bucket_entries or looking.workers.task_bytes // SORTED_BYTES
         entries = [reading.entries for reading in self._readings]
         cuts, buckets = cut(entries, bucket_entries, self._workers.count)
         self._tasks = [tuple(self._readings[task]) for task in cuts]
-        if len(cuts) * buckets > _PIECES_MAX:
+        if len(cuts) * buckets > PIECES_MAX:
             raise RefusedError(
                 f"{len(cuts):,} tasks would give pieces to {buckets:,} buckets each",
                 file=found.path,
