@@ -8,6 +8,7 @@ from pyarrow import fs
 from tests.pipeline.object_store import object_store
 from tests.pipeline.streamed import writer
 
+from flintlog.cli.main import main
 from flintlog.errors import FlintlogError, RefusedError
 from flintlog.pipeline.jobs import export
 
@@ -115,3 +116,13 @@ def test_an_address_that_cannot_be_written_is_an_error_that_names_it(storage, tm
         write(range(3))
     with pytest.raises(FlintlogError, match="s3://"):
         export(None, log, "s3://lake/x", storage=storage | {"secret_key": "wrong"})
+
+
+def test_the_command_exports_to_an_address(storage, tmp_path, capsys):
+    log = str(tmp_path / "log")
+    with writer("zmqraft", log) as (write, _):
+        write(range(5))
+    known = [word for name, value in storage.items() for word in ("--fs-option", f"{name}={value}")]
+    assert main(["export", log, "s3://lake/command", *known]) == 0
+    assert "commit 1: 5 rows up to position 5" in capsys.readouterr().out
+    assert len(rows("s3://lake/command", storage)) == 5
