@@ -63,7 +63,6 @@ def test_errors_name_the_address_and_nothing_is_written(tmp_path, kernel):
         lambda: disk.unlink(f"{root}/one"),
         lambda: disk.rename(f"{root}/one", f"{root}/two"),
         lambda: disk.link(f"{root}/one", f"{root}/two"),
-        lambda: disk.sync_directory(root),
     ):
         with pytest.raises(DiskError, match="a remote file system is only read") as caught:
             attempt()

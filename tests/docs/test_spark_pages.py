@@ -47,7 +47,7 @@ def played(page, spark, home, capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("page", "compared"), [(PAGE, 3), (RECIPES, 11)], ids=["reference", "recipes"])
+@pytest.mark.parametrize(("page", "compared"), [(PAGE, 3), (RECIPES, 12)], ids=["reference", "recipes"])
 def test_the_examples_run_and_print_what_the_page_says(page, compared, spark, tmp_path, capsys):
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:

@@ -11,7 +11,7 @@ from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
-from flintlog.dialects.limestone.distributed import Distribution, Looking
+from flintlog.dialects.limestone.distributed import Distribution, Looking, Looks
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.upkeep.migrate import plan_migrate
@@ -55,7 +55,7 @@ def test_a_log_that_begins_below_the_maximum_epoch_is_not_processed(detached, ke
     inventory = Log(DIALECT, Disk(), str(tmp_path)).verify()
     assert inventory.findings == ()
     assert {item.name: item.role for item in inventory.files}[ROTATED] == "superseded"
-    spread = Distribution(Threads(1), Looking(Threads(1), Disk(), str(tmp_path)), 5)
+    spread = Distribution(Looking(Looks(Threads(1)), Disk(), str(tmp_path)), 5)
     assert sum(part.keys for part in spread.facts()) == 2
     with Datastore(tmp_path, keep_superseded=keep_superseded) as store:
         assert (store.findings, len(store.snapshot)) == ((), 2)

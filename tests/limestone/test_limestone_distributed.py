@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +25,7 @@ from flintlog.dialects.limestone.distributed import (
     Distribution,
     LogFile,
     Looking,
+    Looks,
     look,
     looking,
     state,
@@ -55,10 +58,10 @@ def directory(root, logs, edition="shipped"):
 
 def spread_of(path, window, bucket, as_of=None, edition="shipped", workers=None):
     workers = workers or Threads(2)
-    seen = Looking(workers, Disk(), path, window_bytes=window)
+    seen = Looking(Looks(workers, window), Disk(), path)
     epoch = seen.survey.durable if as_of is None else as_of
     order = compaction.order_of(edition)
-    return Distribution(workers, seen, epoch, order=order, window_bytes=window, bucket_entries=bucket)
+    return Distribution(seen, epoch, order=order, window_bytes=window, bucket_entries=bucket)
 
 
 def frame(made):
@@ -84,6 +87,49 @@ def test_a_walk_by_windows_is_a_walk(logs, window, tail):
         assert found.stop == whole.stop
         for name in scan.Snippets.__dataclass_fields__:
             assert getattr(found.snippets, name).tolist() == getattr(whole.snippets, name).tolist(), name
+
+
+class Telling(Threads):
+    """Workers that tell which files they look at."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.names = []
+
+    def map(self, function, items):
+        self.names += [item.name for item in items]
+        return super().map(function, items)
+
+
+def test_a_file_whose_bytes_are_as_they_were_is_looked_at_once(tmp_path):
+    path = directory(
+        tmp_path, [[(1, [lay.put(1, b"a", b"x", (1, 1))])], [(1, [lay.put(1, b"b", b"y", (1, 2))])]]
+    )
+    long_ago = 1_700_000_000
+    for name in ("pwal_0000", "pwal_0001"):
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    workers = Telling()
+    looks = Looks(workers)
+    first = Looking(looks, Disk(), path).survey
+    assert workers.names == ["pwal_0000", "pwal_0001"]
+    os.rename(tmp_path / "pwal_0000", tmp_path / "pwal_0000.00000000000001.0")
+    with open(tmp_path / "pwal_0001", "ab") as file:
+        file.write(encoded([Session(2, (lay.put(1, b"c", b"z", (2, 1)),))]))
+    again = Looking(looks, Disk(), path).survey
+    assert workers.names == ["pwal_0000", "pwal_0001", "pwal_0001"]
+    assert [len(read.snippets) for read in first.logs] == [1, 1]
+    assert [len(read.snippets) for read in again.logs] == [1, 2]
+
+
+def test_a_file_that_was_just_written_is_looked_at_again(tmp_path):
+    path = directory(tmp_path, [[(1, [lay.put(1, b"a", b"x", (1, 1))])]])
+    workers = Telling()
+    looks = Looks(workers)
+    for _ in range(2):
+        now = time.time() + 1
+        os.utime(tmp_path / "pwal_0000", (now, now))
+        Looking(looks, Disk(), path)
+    assert workers.names == ["pwal_0000", "pwal_0000"]
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 1000, 70_000])
@@ -243,3 +289,26 @@ def test_workers_that_fail_leave_what_was_there(tmp_path, edition):
     assert not [item.name for item in path.rglob("*") if "cmpct" in item.name or "compacted" in item.name]
     with Datastore(path) as store:
         assert store.snapshot.get(1, b"a") == b"b"
+
+
+@given(
+    entries=st.lists(st.integers(0, 1000), max_size=60),
+    bucket=st.integers(1, 5000),
+    workers=st.integers(1, 40),
+)
+def test_tasks_read_every_window_once_and_hold_no_more_than_a_bucket_or_a_window(entries, bucket, workers):
+    tasks, buckets = state.cut(entries, bucket, workers)
+    assert [at for task in tasks for at in range(task.start, task.stop)] == list(range(len(entries)))
+    for task in tasks:
+        assert task.stop - task.start == 1 or sum(entries[task]) <= bucket
+    assert buckets >= 1 and sum(entries) <= buckets * bucket
+
+
+def test_a_log_that_would_fall_into_too_many_pieces_is_refused_with_the_setting_that_helps(
+    tmp_path, monkeypatch
+):
+    path = directory(tmp_path, [[(1, [lay.put(1, b"a", b"x", (1, 1)), lay.put(1, b"b", b"x", (1, 2))])]])
+    monkeypatch.setattr(state, "PIECES_MAX", 1)
+    with pytest.raises(RefusedError, match=r"1 tasks would give pieces to 2 buckets each") as refused:
+        spread_of(path, 64, 1)
+    assert "spark.flintlog.taskBytes" in str(refused.value)

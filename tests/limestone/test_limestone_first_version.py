@@ -11,7 +11,7 @@ from flintlog.core.log import Log
 from flintlog.core.workers import Threads
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
-from flintlog.dialects.limestone.distributed import Distribution, Looking
+from flintlog.dialects.limestone.distributed import Distribution, Looking, Looks
 from flintlog.dialects.limestone.layout import Catalog, Manifest
 from flintlog.dialects.limestone.store import Datastore, back_up, restore
 from flintlog.dialects.limestone.survey import survey
@@ -57,8 +57,8 @@ def test_the_higher_version_counts_in_it_as_in_every_log(name, version, tmp_path
     """Version 2 is what an opening by an earlier release left: it did not rename the file."""
     first_version(tmp_path, name, version)
     assert values(tmp_path) == EXPECTED
-    looking = Looking(Threads(1), Disk(), str(tmp_path))
-    assert sum(part.keys for part in Distribution(Threads(1), looking, 5).facts()) == len(EXPECTED)
+    looking = Looking(Looks(Threads(1)), Disk(), str(tmp_path))
+    assert sum(part.keys for part in Distribution(looking, 5).facts()) == len(EXPECTED)
     inventory = Log(DIALECT, Disk(), str(tmp_path)).verify()
     assert (inventory.verdict, inventory.edition) == ("clean", "designed")
     assert {item.name: item.role for item in inventory.files}[name] == "rotated"

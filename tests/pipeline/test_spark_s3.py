@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from pyarrow import fs
 from tests.every_directory import every_directory
 from tests.pipeline.in_process import rows
+from tests.pipeline.object_store import object_store
 
 from flintlog.core.dialect import dialect_names
 from flintlog.pipeline.options import read_options
@@ -32,23 +31,10 @@ DAMAGED = (
 
 
 @pytest.fixture(scope="module")
-def storage():
+def storage(tmp_path_factory):
     """A server, and the options that reach it."""
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    options = {
-        "endpoint_override": f"{host}:{port}",
-        "scheme": "http",
-        "access_key": "test",
-        "secret_key": "test",
-        "region": "us-east-1",
-    }
-    yield options
-    server.stop()
+    with object_store(tmp_path_factory.mktemp("store") / "home") as options:
+        yield options
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", metavar="TARGET", help="the directory of the export: new, empty, or of a run before"
+        "target",
+        metavar="TARGET",
+        help="the directory of the export, or its address, as s3://bucket/name: new, empty, or of a run before",
     )
     parser.add_argument(
         "--format",
@@ -35,10 +37,25 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="VIEW",
         help="entries (the default), which are added, or state, which takes the place of the one before",
     )
+    parser.add_argument(
+        "--fs-option",
+        action="append",
+        default=[],
+        type=_fs_option,
+        metavar="NAME=VALUE",
+        help="what the file system of an address must know, as region=eu-central-1 (may be given again)",
+    )
     loss_option(parser)
     engine_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only say up to where it would go")
     progress_option(parser)
+
+
+def _fs_option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def loss_option(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +85,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             format=arguments.format,
             on_loss=arguments.on_loss,
             dry_run=arguments.dry_run,
+            storage=dict(arguments.fs_option),
             disk=disk,
         )
     output.summary(report.json(), _words(report, dry_run=arguments.dry_run))
@@ -100,6 +118,7 @@ EXPORT = Verb(
         "flintlog export queues lake/queues",
         "flintlog export queues lake/stock --view state --format delta",
         "flintlog export queues lake/queues --engine spark --master spark://host:7077",
+        "flintlog export queues s3://lake/queues --fs-option region=eu-central-1",
     ),
     add_options=_add_options,
     run=_run,

@@ -34,6 +34,16 @@ class ChangedError(RefusedError):
     """The directory changed while it was read: what was read does not fit together. Another look may."""
 
 
+Mark = tuple[tuple[int, int], int, int]
+
+
+def mark_of(found: Stat | None, now: int) -> Mark | None:
+    """What tells that the bytes of a file are as they are now, whatever its name; None where nothing does."""
+    if found is None or found.written is None or found.written >= now - _TICK_NANOSECONDS:
+        return None
+    return found.identity, found.size, found.written
+
+
 class Moment:
     """A directory as it is now. While the moment lasts, a second look would see what the first one saw."""
 

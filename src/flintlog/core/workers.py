@@ -28,6 +28,7 @@ R = TypeVar("R")
 Produce = Callable[[A], Iterator[tuple[int, bytes]]]
 Reduce = Callable[[int, Iterator[bytes]], Iterator[bytes]]
 
+TASK_BYTES = 80 << 20
 THREADS_MAX = 8
 _THREADS_BYTES_MIN = 1 << 20  # below, one thread is done before another has started
 
@@ -54,6 +55,7 @@ class Workers(Protocol):
     """Runs many tasks at a time."""
 
     count: int  # tasks that run at the same time
+    task_bytes: int  # that a task may hold of what it sorts
 
     def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
         """What a function gives for each item, in the order of the items."""
@@ -109,6 +111,8 @@ def threads(count: int) -> Iterator[Executor]:
 
 class Threads:
     """Workers of this process."""
+
+    task_bytes = TASK_BYTES
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or min(THREADS_MAX, os.cpu_count() or 1)

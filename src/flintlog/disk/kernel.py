@@ -31,7 +31,8 @@ class Stat:
     """What a name stands for. `identity` tells two files apart even when one was renamed over the other.
 
     `is_special` is what is neither a file nor a directory: a pipe, a socket, a device. `access` is None where files
-    have none. `changed` is when its bytes or its access changed last, in nanoseconds; None where nothing tells.
+    have none. `changed` is when its bytes, its name or its access changed last, `written` when its bytes did, both in
+    nanoseconds; None where nothing tells.
     """
 
     is_directory: bool
@@ -40,6 +41,7 @@ class Stat:
     is_special: bool = False
     access: Access | None = None
     changed: int | None = None
+    written: int | None = None
 
 
 class Kernel(Protocol):
@@ -237,4 +239,5 @@ def _stat(result: os.stat_result) -> Stat:
         special,
         Access(stat.S_IMODE(result.st_mode), result.st_uid, result.st_gid),
         result.st_ctime_ns,
+        result.st_mtime_ns,
     )

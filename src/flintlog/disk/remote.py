@@ -1,4 +1,4 @@
-"""Files of an object store or another remote file system, for reading.
+"""Files of an object store or another remote file system: logs are read there, and exports written.
 
 Paths are addresses (`s3://bucket/directory`), so that every error names one. What a listing tells of the names in a
 directory is believed until the next listing of it: that spares a request for each file.
@@ -10,7 +10,7 @@ import errno
 import os
 import posixpath
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -99,7 +99,7 @@ class RemoteKernel:
         self._refuse()
 
     def sync(self, handle: int) -> None:
-        self._refuse()
+        """What is there was kept when it was written."""
 
     def lock(self, handle: int) -> bool:
         self._refuse()
@@ -120,13 +120,88 @@ class RemoteKernel:
         self._refuse()
 
     def sync_directory(self, path: str) -> None:
-        self._refuse()
+        """A name is kept with its file."""
+
+    def __reduce__(self) -> tuple[type[RemoteKernel], tuple[FileSystem, str]]:
+        return type(self), (self._files, self._prefix)  # what is open here is not open elsewhere
 
     def _inside(self, path: str) -> str:
         return path.removeprefix(self._prefix)
 
     def _refuse(self) -> NoReturn:
         raise OSError(errno.EROFS, _READ_ONLY)
+
+
+class RemoteTarget(RemoteKernel):
+    """The same, where new files are written: each once, from its beginning to its end. There are no locks."""
+
+    def __init__(self, files: FileSystem, prefix: str) -> None:
+        super().__init__(files, prefix)
+        self._written: dict[int, tuple[Any, int]] = {}  # what takes the bytes of a file, and how many it has
+
+    def open(self, path: str, flags: int) -> int:
+        if not flags & os.O_CREAT:
+            return super().open(path, flags)
+        with _as_os_errors():
+            stream = self._files.open_output_stream(self._inside(path))
+        self._listed.clear()
+        handle, self._next = self._next, self._next + 1
+        self._written[handle] = stream, 0
+        return handle
+
+    def stat_handle(self, handle: int) -> Stat:
+        if handle not in self._written:
+            return super().stat_handle(handle)
+        return Stat(False, self._written[handle][1], (0, handle))
+
+    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
+        if handle not in self._written:
+            self._refuse()
+        stream, size = self._written[handle]
+        if offset != size or stream.closed:
+            raise OSError(errno.ESPIPE, "a remote file is written once, from its beginning to its end")
+        with _as_os_errors():
+            stream.write(data)
+        self._written[handle] = stream, size + len(data)
+        return len(data)
+
+    def truncate(self, handle: int, size: int) -> None:
+        if self.stat_handle(handle).size != size:
+            self._refuse()
+
+    def set_access(self, handle: int, access: Access) -> None:
+        """Who may read is the server's to say."""
+
+    def sync(self, handle: int) -> None:
+        if handle in self._written:
+            with _as_os_errors():
+                self._written[handle][0].close()  # it is kept when the server has it whole
+
+    def close(self, handle: int) -> None:
+        if handle not in self._written:
+            super().close(handle)
+            return
+        try:
+            self.sync(handle)
+        finally:
+            del self._written[handle]
+
+    def mkdir(self, path: str) -> None:
+        self._change(self._files.create_dir, path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._change(self._files.move, source, target)
+
+    def unlink(self, path: str) -> None:
+        self._change(self._files.delete_file, path)
+
+    def rmdir(self, path: str) -> None:
+        self._change(self._files.delete_dir, path)
+
+    def _change(self, call: Callable[..., object], *paths: str) -> None:
+        self._listed.clear()
+        with _as_os_errors():
+            call(*map(self._inside, paths))
 
 
 def _stat(info: FileInfo) -> Stat:

@@ -17,6 +17,8 @@ from flintlog.errors import NotALogError, UsageError
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from flintlog.disk.remote import RemoteKernel
+
 Storage = tuple[tuple[str, str], ...]  # options of a remote file system, such as ("region", "eu-central-1")
 
 T = TypeVar("T")
@@ -38,9 +40,22 @@ def locate(address: str, storage: Storage = ()) -> tuple[Disk, str]:
         return Disk(), local_path(address)
     from flintlog.disk.remote import RemoteKernel
 
+    return _remote(RemoteKernel, address, storage)
+
+
+def locate_target(address: str, storage: Storage = ()) -> tuple[Disk, str]:
+    """The same for what an export writes."""
+    if not is_remote(address):
+        return Disk(), local_path(address)
+    from flintlog.disk.remote import RemoteTarget
+
+    return _remote(RemoteTarget, address, storage)
+
+
+def _remote(kernel: type[RemoteKernel], address: str, storage: Storage) -> tuple[Disk, str]:
     plain = address.rstrip("/")
     root, prefix = _split(plain)
-    return Disk(RemoteKernel(_file_system(root, storage), prefix)), plain
+    return Disk(kernel(_file_system(root, storage), prefix)), plain
 
 
 def open_at(address: str, storage: Storage = (), speaking: str | None = None) -> Log:

@@ -30,6 +30,7 @@ from flintlog.core.follow import Cursor, beginning
 from flintlog.core.inside import refuse_link
 from flintlog.disk import Disk, File
 from flintlog.disk.lock import take_lock
+from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DamageError, RefusedError
 
 Format = Literal["parquet", "ndjson", "delta"]
@@ -86,7 +87,11 @@ class Target:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other exports out."""
+        """Keep other exports out. What is remote has no locks: one export at a time is the caller's to see to."""
+        if isinstance(self.disk.kernel, RemoteKernel):
+            self.disk.make_directory(self.place_of(_STAGED))
+            yield
+            return
         for name in (HOME, _STAGED):
             refuse_link(self.disk, self.place_of(name))
         self.disk.make_directory(self.place_of(_STAGED))
@@ -218,14 +223,24 @@ class Target:
 
     def prepare(self, place: Cursor, parts: list[DataFile]) -> Commit:
         """Put data and commit on the device. Without another log that decides, this is the commit."""
+        self._refuse_overtaken()
         for part in parts:
             with self.disk.open(self.staged(part.name)) as file:
                 file.sync()
         self.disk.sync_directory(self.place_of(_STAGED))
         commit = Commit(self.next, place, tuple(parts))
         name = self.place_of(f"{HOME}/{commit.number:08}.json")
+        self._refuse_overtaken()
         self.disk.publish(name, [commit.encode(self.about)], scratch=f"{name}.tmp")
         return commit
+
+    def _refuse_overtaken(self) -> None:
+        if f"{self.next:08}.json" in self.disk.list(self.place_of(HOME)):
+            raise RefusedError(
+                "another export has committed meanwhile",
+                file=self.path,
+                advice="Nothing of this run counts; run one export at a time",
+            )
 
     def move_early(self, commit: Commit) -> None:
         """Give files their names before the log that decides knows them."""

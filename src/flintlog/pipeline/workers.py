@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from flintlog.core.workers import Exchange, Produce, Reduce
-from flintlog.errors import FlintlogError
+from flintlog.core.workers import TASK_BYTES, Exchange, Produce, Reduce
+from flintlog.errors import FlintlogError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,8 @@ R = TypeVar("R")
 Batches = Iterator[pa.RecordBatch]
 
 _WAVE = 256  # items of one job; their results are in memory at the same time
+_TASK_BYTES = "spark.flintlog.taskBytes"
+_TASK_BYTES_MIN = 1 << 20
 _FAILED = -1  # the number of a row that holds an error
 _SCHEMA = pa.schema(
     [pa.field("number", pa.int64(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
@@ -52,6 +54,7 @@ class SparkWorkers:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.count = _slots(spark)
+        self.task_bytes = _task_bytes(spark)
 
     def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
         """What a function gives for each item, in order."""
@@ -150,6 +153,18 @@ def _slots(spark: SparkSession) -> int:
         return max(spark.sparkContext.defaultParallelism, 1)
     except Exception:  # Spark Connect does not tell
         return int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8)
+
+
+def _task_bytes(spark: SparkSession) -> int:
+    """What a task may hold, as the session says."""
+    given = spark.conf.get(_TASK_BYTES, None)
+    if given is None:
+        return TASK_BYTES
+    if not given.isdecimal() or int(given) < _TASK_BYTES_MIN:
+        raise UsageError(
+            f"{_TASK_BYTES} cannot be {given!r}", advice=f"Give bytes, at least {_TASK_BYTES_MIN}"
+        )
+    return int(given)
 
 
 # In the tasks

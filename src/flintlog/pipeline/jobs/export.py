@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,10 @@ from flintlog.core.follow import Cursor, Delivery, Limits, OnLoss
 from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, position_json
 from flintlog.disk import Disk
+from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import UsageError
 from flintlog.pipeline import delta
-from flintlog.pipeline.options import local_path
+from flintlog.pipeline.paths import is_remote, local_path, locate_target, open_at
 from flintlog.pipeline.target import DataFile, Format, Sink, Target, View
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 PART_BYTES = 256 << 20
 FORMATS: tuple[Format, ...] = ("parquet", "ndjson", "delta")
 VIEWS: tuple[View, ...] = ("entries", "state")
-Write = Callable[[Target, list[Delivery], "pa.Schema"], list[DataFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,46 +58,56 @@ def export(
     on_loss: OnLoss = "fail",
     dry_run: bool = False,
     part_bytes: int = PART_BYTES,
+    storage: Mapping[str, str] | None = None,
     disk: Disk | None = None,
 ) -> ExportReport:
     """Bring `target` up to date with the log at `path`. Without a session the work is done in this process.
 
     Entries are added to what is there; a state takes the place of the one before. Killed at any moment and run again,
     it leaves nothing out and nothing twice. With `dry_run` nothing is written, and the report says up to where a run
-    would go.
+    would go. Log and target may be remote; `storage` has what their file system must know, such as `region`. A remote
+    target has no lock: run one export to it at a time.
     """
     if format not in FORMATS or view not in VIEWS:
         raise UsageError(
             f"there is no export of {view!r} to {format!r}", advice="See the documentation of export"
         )
-    disk = disk or Disk()
-    source, place = local_path(path), local_path(target)
-    log = open_log(source, disk=disk)
-    if posixpath.commonpath([source, place]) == source:
+    known = tuple(sorted((storage or {}).items()))
+    log = open_at(path, known) if is_remote(path) else open_log(local_path(path), disk=disk)
+    source = log.path
+    there, place = locate_target(target, known)
+    if disk is not None and not is_remote(target):
+        there = disk
+    if f"{place}/".startswith(f"{source}/"):
         raise UsageError(
             "the target lies inside the log directory", file=place, advice="Choose another place"
         )
     about = {"source": source, "dialect": log.dialect, "view": view, "format": format}
-    goal = Target(disk, place, about)
+    goal = Target(there, place, about)
+    table = delta.Table(place, known) if format == "delta" else None
     _refuse_foreign(goal)
     if dry_run:
-        goal.look(delta.last_transaction(place) if format == "delta" else None)
+        goal.look(table.last_transaction() if table else None)
         end, _ = _new(log, goal, on_loss)
         return _report(goal, None) if end == goal.last.place else _report(goal, goal.next, end)
     with goal.locked():
-        goal.open(delta.last_transaction(place) if format == "delta" else None)
+        goal.open(table.last_transaction() if table else None)
         end, deliveries = _new(log, goal, on_loss)
         if end == goal.last.place:
             return _report(goal, None)
         schema = log.entry_schema if view == "entries" else log.state_schema
         if spark is None:
-            parts = _write_here(log, goal, deliveries, schema, part_bytes)
+            rows = (batch for delivery in deliveries for batch in read_delivery(log, view, delivery))
+            parts = _write_parts(goal, rows, schema, part_bytes, goal.part_name)
         else:
-            parts = _write_on_spark(spark, log, goal, deliveries, schema)
+            reading = partial(open_at, log.path, known, log.dialect)
+            parts = _write_on_spark(spark, reading, goal, deliveries, schema, part_bytes)
+        if not parts and goal.replaces:
+            parts = [_PartWriter(goal, goal.part_name(0), schema).close()]  # an empty state is a state
         made = goal.prepare(end, parts)
-        if format == "delta":
+        if table:
             goal.move_early(made)
-            delta.commit(place, schema, made, replace=goal.replaces)
+            table.commit(schema, made, replace=goal.replaces)
         goal.finish(made)
         return _report(goal, made.number)
 
@@ -157,33 +167,32 @@ def read_delivery(log: Log, view: str, delivery: Delivery) -> Iterator[pa.Record
     return iter(log.state(delivery.query.last)) if view == "state" else log.follower().read(delivery)
 
 
-# In this process
-
-
-def _write_here(
-    log: Log, goal: Target, deliveries: list[Delivery], schema: pa.Schema, part_bytes: int
+def _write_parts(
+    goal: Target,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    part_bytes: int,
+    name_of: Callable[[int], str],
 ) -> list[DataFile]:
+    """Rows in staged files of about this size."""
     parts: list[DataFile] = []
     writing: _PartWriter | None = None
-    for delivery in deliveries:
-        for batch in read_delivery(log, goal.about["view"], delivery):
-            if writing is not None and writing.size >= part_bytes:
-                parts.append(writing.close())
-                writing = None
-            if writing is None:
-                writing = _PartWriter(goal, len(parts), schema)
-            writing.write(batch)
-    if writing is None and goal.replaces:
-        writing = _PartWriter(goal, 0, schema)  # an empty state is a state
+    for batch in batches:
+        if writing is not None and writing.size >= part_bytes:
+            parts.append(writing.close())
+            writing = None
+        if writing is None:
+            writing = _PartWriter(goal, name_of(len(parts)), schema)
+        writing.write(batch)
     return parts if writing is None else [*parts, writing.close()]
 
 
 class _PartWriter:
     """One data file that is being written."""
 
-    def __init__(self, goal: Target, at: int, schema: pa.Schema) -> None:
-        self._name = goal.part_name(at)
-        self._sink = Sink(goal.disk.create_scratch(goal.staged(self._name)))
+    def __init__(self, goal: Target, name: str, schema: pa.Schema) -> None:
+        self._name = name
+        self._sink = Sink(goal.disk.create_scratch(goal.staged(name)))
         self._rows = 0
         self._parquet = None
         if goal.about["format"] != "ndjson":
@@ -215,56 +224,30 @@ class _PartWriter:
 
 
 def _write_on_spark(
-    spark: SparkSession, log: Log, goal: Target, deliveries: list[Delivery], schema: pa.Schema
+    spark: SparkSession,
+    reading: Callable[[], Log],
+    goal: Target,
+    deliveries: list[Delivery],
+    schema: pa.Schema,
+    part_bytes: int,
 ) -> list[DataFile]:
-    """A task for each delivery; Spark's own committer sees to it that only whole and finished tasks leave a file."""
-    import pyarrow.parquet as pq
-    from pyspark.sql.pandas.types import from_arrow_schema
+    """A task for each delivery. One that runs twice writes other names, and only what it tells at its end counts."""
+    from flintlog.pipeline.workers import SparkWorkers
 
-    if not deliveries:
-        return []
-    as_lines = goal.about["format"] == "ndjson"
-    task = partial(_run_pieces, log.dialect, log.path, goal.about["view"], as_lines, deliveries)
-    given = "value string" if as_lines else from_arrow_schema(schema)
-    frame = spark.range(0, len(deliveries), 1, len(deliveries)).mapInArrow(task, given)
-    writer = frame.write.mode("overwrite")
-    (writer.text if as_lines else writer.option("compression", "zstd").parquet)(
-        f"file://{goal.staged('spark')}"
-    )
+    there = goal if isinstance(goal.disk.kernel, RemoteKernel) else replace(goal, disk=Disk())
+    task = partial(_write_delivery, reading, there, schema, part_bytes)
     parts: list[DataFile] = []
-    for name in goal.disk.list(goal.staged("spark")):
-        if not name.startswith("part-"):
-            continue
-        place = goal.staged(f"spark/{name}")
-        found = goal.disk.stat(place)
-        assert found is not None
-        rows = _count_lines(goal.disk, place) if as_lines else pq.read_metadata(place).num_rows
-        if rows or (goal.replaces and not parts):
-            part = DataFile(goal.part_name(len(parts)), rows, found.size)
-            goal.disk.rename(place, goal.staged(part.name))
-            parts.append(part)
+    for made in SparkWorkers(spark).map(task, deliveries):
+        for part in made:
+            name = goal.part_name(len(parts))
+            goal.disk.rename(goal.staged(part.name), goal.staged(name))
+            parts.append(replace(part, name=name))
     return parts
 
 
-def _run_pieces(
-    dialect: str,
-    path: str,
-    view: str,
-    as_lines: bool,
-    deliveries: list[Delivery],
-    numbers: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    from flintlog.columns import ndjson
-
-    log = open_log(path, speaking=dialect)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for rows in read_delivery(log, view, deliveries[number]):
-                yield pa.RecordBatch.from_arrays([ndjson.lines(rows)], ["value"]) if as_lines else rows
-
-
-def _count_lines(disk: Disk, place: str) -> int:
-    with disk.open(place) as file:
-        return sum(chunk.count(b"\n") for chunk in file.chunks(0, file.size()))
+def _write_delivery(
+    reading: Callable[[], Log], goal: Target, schema: pa.Schema, part_bytes: int, delivery: Delivery
+) -> list[DataFile]:
+    token = uuid.uuid4().hex
+    rows = read_delivery(reading(), goal.about["view"], delivery)
+    return _write_parts(goal, rows, schema, part_bytes, lambda at: f"{token}-{at:04}")

@@ -12,8 +12,8 @@
 A worker maps windows, never whole files: it may have room for few addresses.
 """
 
-from flintlog.dialects.limestone.distributed.looking import LogFile, Looking, look, walker
+from flintlog.dialects.limestone.distributed.looking import LogFile, Looking, Looks, look
 from flintlog.dialects.limestone.distributed.state import Distribution, state_frame
 from flintlog.dialects.limestone.distributed.writing import write_files
 
-__all__ = ["Distribution", "LogFile", "Looking", "look", "state_frame", "walker", "write_files"]
+__all__ = ["Distribution", "LogFile", "Looking", "Looks", "look", "state_frame", "write_files"]

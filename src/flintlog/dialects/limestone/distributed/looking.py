@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import posixpath
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flintlog.core.live import Mark, mark_of
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
@@ -20,17 +21,16 @@ from flintlog.dialects.limestone.merge import (
 )
 from flintlog.dialects.limestone.replay import OF_KEYS
 from flintlog.dialects.limestone.scan import Around, Entries, Snippets, Stop, Walk
-from flintlog.dialects.limestone.survey import Survey, Walker, survey
+from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import COPY_BYTES_MAX, Disk, File, Progress
-
-if TYPE_CHECKING:
-    pass
 
 WINDOW_BYTES = 64 << 20
 SAMPLE_BYTES = 72  # of each sampled key
 
 _SLACK = 1 << 16  # behind a window, for the record that crosses its end
-_SAMPLES = 256  # of each window
+_SAMPLES_MAX = 256  # of each window
+_SAMPLES_MIN = 16
+_SAMPLES = 1 << 16  # of all windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Looked:
         return Walk(_joined([(piece.snippets, piece.carried) for piece in self.pieces]), self.stop)
 
 
-def look(file: LogFile, window_bytes: int = WINDOW_BYTES, *, samples: int = _SAMPLES) -> Looked:
-    """Walk a file window by window; without `samples` nothing but snippets is looked for."""
+def look(file: LogFile, window_bytes: int = WINDOW_BYTES, samples: int = _SAMPLES_MAX) -> Looked:
+    """Walk a file window by window, with so many sampled keys of each."""
     pieces: list[LogWindow] = []
     at, around = 0, None
     with file.open() as opened:
@@ -97,6 +97,11 @@ def look(file: LogFile, window_bytes: int = WINDOW_BYTES, *, samples: int = _SAM
             if stop.inside:
                 last = pieces[-1].snippets[-1:]
                 around = Around(int(last.offset[0]), int(last.epoch[0]), int(last.kind[0]))
+
+
+def samples_of(windows: int) -> int:
+    """How many keys are sampled of each of so many windows."""
+    return max(_SAMPLES_MIN, min(_SAMPLES_MAX, _SAMPLES // max(windows, 1)))
 
 
 def _walk_window(
@@ -125,12 +130,12 @@ def _walk_window(
 
 def _piece(view: memoryview, walk: Walk, start: int, carried: bool, samples: int) -> LogWindow:
     good = walk.snippets[walk.snippets.kind == lay.BEGIN]
-    step = max(int(good.entries.sum()) // max(samples, 1), 1)
+    step = max(int(good.entries.sum()) // samples, 1)
     storages: set[int] = set()
     sampled: list[Entries] = []
     changed: list[Entries] = []
     seen = 0
-    for entries in scan.read_entries(view, good, end=walk.stop.offset) if samples else ():
+    for entries in scan.read_entries(view, good, end=walk.stop.offset):
         of_keys = OF_KEYS[entries.type]
         if not of_keys.all():
             changed.append(entries[~of_keys])
@@ -181,41 +186,53 @@ def _joined(parts: Sequence[tuple[Snippets, bool]]) -> Snippets:
     return Snippets.join(done)
 
 
+class Looks:
+    """Files as workers saw them. A file whose bytes are as they were is not looked at again."""
+
+    def __init__(self, workers: Workers, window_bytes: int = WINDOW_BYTES) -> None:
+        self.workers = workers
+        self._window_bytes = window_bytes
+        self._seen: dict[Mark, Looked] = {}
+
+    @classmethod
+    def of(cls, workers: Workers | Looks) -> Looks:
+        """The looks of workers, or those that were taken already."""
+        return workers if isinstance(workers, Looks) else cls(workers)
+
+    def walks(self, found: Survey, names: Sequence[str]) -> Iterator[Walk]:
+        """How the files of a survey are walked."""
+        return (looked.walk for looked in self.files(found, names))
+
+    def files(self, found: Survey, names: Sequence[str]) -> Iterator[Looked]:
+        """Files of a survey."""
+        active = {log.name for log in found.listing.logs if log.active}
+        items = [LogFile(found.disk, found.path, name, name in active) for name in names]
+        begin = time.time_ns()
+        marks = [mark_of(found.disk.stat(posixpath.join(found.path, name)), begin) for name in names]
+        new = [item for item, mark in zip(items, marks, strict=True) if mark not in self._seen]
+        samples = samples_of(found.size // self._window_bytes + len(names))
+        task = functools.partial(look, window_bytes=self._window_bytes, samples=samples)
+        looked = self.workers.map(task, new)
+        kept: dict[Mark, Looked] = {}
+        for mark in marks:
+            known = None if mark is None else self._seen.get(mark)
+            file = next(looked) if known is None else known
+            if mark is not None:
+                kept[mark] = file
+            yield file
+        self._seen = kept
+
+
 class Looking:
     """A look at a directory by workers: a survey, and what its state needs besides."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        disk: Disk,
-        path: str,
-        *,
-        window_bytes: int = WINDOW_BYTES,
-        progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, looks: Looks, disk: Disk, path: str, *, progress: Progress | None = None) -> None:
+        self.workers = looks.workers
         self.files: dict[str, Looked] = {}
-        self._look = functools.partial(_looks, workers, window_bytes, _SAMPLES)
+        self._looks = looks
         self.survey = survey(disk, path, progress=progress, walker=self._walks)
 
     def _walks(self, found: Survey, names: Sequence[str]) -> Iterator[Walk]:
-        for name, looked in zip(names, self._look(found, names), strict=True):
+        for name, looked in zip(names, self._looks.files(found, names), strict=True):
             self.files[name] = looked
             yield looked.walk
-
-
-def walker(workers: Workers, window_bytes: int = WINDOW_BYTES) -> Walker:
-    """Files walked by workers, for a survey that nothing but snippets is asked of."""
-
-    def walks(found: Survey, names: Sequence[str]) -> Iterator[Walk]:
-        return (looked.walk for looked in _looks(workers, window_bytes, 0, found, names))
-
-    return walks
-
-
-def _looks(
-    workers: Workers, window_bytes: int, samples: int, found: Survey, names: Sequence[str]
-) -> Iterator[Looked]:
-    """Files of a survey, looked at by workers."""
-    active = {log.name for log in found.listing.logs if log.active}
-    items = [LogFile(found.disk, found.path, name, name in active) for name in names]
-    return workers.map(functools.partial(look, window_bytes=window_bytes, samples=samples), items)

@@ -18,6 +18,7 @@ from flintlog.dialects.limestone.distributed.looking import (
     LogFile,
     LogWindow,
     Looking,
+    Looks,
 )
 from flintlog.dialects.limestone.distributed.tasks import (
     Job,
@@ -37,11 +38,15 @@ from flintlog.dialects.limestone.passes import pivots_of
 from flintlog.dialects.limestone.replay import Cleared, Live, epoch_of
 from flintlog.dialects.limestone.survey import counted
 from flintlog.disk import Disk
+from flintlog.errors import RefusedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BUCKET_ENTRIES = 1 << 19
+SORTED_BYTES = 160  # that a task holds of each entry that it sorts
+_TASKS_MIN = 4  # for each worker, as long as there are windows for them
+_WINDOWS_MAX = 16  # of one task
+PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
 
 _BEGINNING_MAX = SAMPLE_BYTES - 8  # bytes of keys that can be left out of their windows
 
@@ -51,24 +56,32 @@ class Distribution:
 
     def __init__(
         self,
-        workers: Workers,
         looking: Looking,
         epoch: int,
         *,
         order: Order = numeric,
         window_bytes: int = WINDOW_BYTES,
-        bucket_entries: int = BUCKET_ENTRIES,
+        bucket_entries: int | None = None,
     ) -> None:
         looking.survey.refuse_damage()
-        self._workers = workers
+        self._workers = looking.workers
         found = looking.survey
         self.disk = found.disk
         self.files, self._readings = _readings(looking, epoch)
         pieces = [
             piece for name in [file.name for file in self.files] for piece in looking.files[name].pieces
         ]
-        entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
-        buckets = max(-(-entries // bucket_entries), min(workers.count, entries // 4096), 1)
+        bucket_entries = bucket_entries or looking.workers.task_bytes // SORTED_BYTES
+        entries = [reading.entries for reading in self._readings]
+        cuts, buckets = cut(entries, bucket_entries, self._workers.count)
+        self._tasks = [tuple(self._readings[task]) for task in cuts]
+        if len(cuts) * buckets > PIECES_MAX:
+            raise RefusedError(
+                f"{len(cuts):,} tasks would give pieces to {buckets:,} buckets each",
+                file=found.path,
+                advice=f"Let tasks hold more: set spark.flintlog.taskBytes to {16 * looking.workers.task_bytes},"
+                " and give the Python workers memory for it",
+            )
         storages, beginnings, sample = _groups(pieces)
         groups = Groups.of(storages, beginnings, order)
         self.job = Job(
@@ -92,7 +105,7 @@ class Distribution:
         """The winners of each bucket, with the workers."""
         return self._workers.exchange(
             functools.partial(produce, self.job),
-            self._readings,
+            self._tasks,
             self.job.buckets,
             functools.partial(reduce, self.job),
         )
@@ -116,6 +129,25 @@ def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading
             files.append(LogFile(found.disk, found.path, name, active))
             readings += some
     return files, readings
+
+
+def cut(entries: Sequence[int], bucket_entries: int, workers: int) -> tuple[list[slice], int]:
+    """Which windows each task reads, where this many entries stand in each, and how many buckets there are.
+
+    A task reads windows that follow each other. The fewer tasks, the more each of them gives to a bucket at a time.
+    """
+    total = sum(entries)
+    room = min(bucket_entries, total // (_TASKS_MIN * workers))
+    tasks: list[slice] = []
+    begin = held = 0
+    for at, count in enumerate(entries):
+        if at > begin and (held + count > room or at - begin == _WINDOWS_MAX):
+            tasks.append(slice(begin, at))
+            begin, held = at, 0
+        held += count
+    if entries:
+        tasks.append(slice(begin, len(entries)))
+    return tasks, max(-(-total // bucket_entries), min(workers, total // 4096), 1)
 
 
 def _groups(pieces: Sequence[LogWindow]) -> tuple[list[int], list[bytes], Candidates]:
@@ -174,8 +206,8 @@ def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBa
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
     """The state, now or at an epoch, as a table of the workers' own kind."""
-    looking = Looking(workers, disk, path)
-    distribution = Distribution(workers, looking, epoch_of(looking.survey, as_of))
+    looking = Looking(Looks(workers), disk, path)
+    distribution = Distribution(looking, epoch_of(looking.survey, as_of))
     return distribution.exchange().frame(functools.partial(rows, distribution.job), tables.STATE_SCHEMA)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +23,12 @@ from flintlog.dialects.limestone.merge import (
     Source,
     Sources,
     Words,
+    candidates,
 )
 from flintlog.dialects.limestone.passes import sort_in
 from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, lengths_of
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.errors import RefusedError
-
-if TYPE_CHECKING:
-    pass
 
 OUTPUT_BYTES = 64 << 20  # that a task holds at a time
 
@@ -50,6 +48,10 @@ class Reading:
     end: int
     snippets: Snippets
     base: bool
+
+    @property
+    def entries(self) -> int:
+        return int(self.snippets.entries.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +111,13 @@ class Windows(Sources):
             del view
 
 
-def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
-    """The candidates of a window, sorted into buckets."""
-    file = job.files[reading.file]
+def produce(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]]:
+    """The candidates of some windows, sorted into buckets."""
     groups = job.groups()
-    start = int(job.sources().starts[reading.file]) + reading.start
-    snippets = shifted(reading.snippets, -reading.start)
-    parts: list[Candidates] = []
-    seen = 0
-    with file.open() as opened:
-        view = file.window(opened, reading.start, reading.end)
-    merge = Merge(Sources([Source(view, start)]), 1, groups=groups)
-    for entries in scan.read_entries(view, snippets):
-        seen += len(entries)
-        keyed = entries[OF_KEYS[entries.type]]
-        if len(keyed):
-            parts.append(merge.candidates(Source(view, start), columns_of(keyed, base=reading.base)))
-    if seen != int(snippets.entries.sum()):
-        raise RefusedError(
-            "this file was changed while it was read",
-            file=posixpath.join(file.path, file.name),
-            advice="Read the directory again",
-        )
-    if not parts:
+    part = Candidates.join([some for reading in readings for some in _candidates(job, groups, reading)])
+    if not len(part):
         return
-    part = Candidates.join(parts)
+    merge = Merge(job.sources(), 1, groups=groups)
     ranks, depths = groups.ranks(), groups.depths()
     order, edges = sort_in(part, ranks, job.pivots)
     deduplicate = True
@@ -147,6 +131,26 @@ def produce(job: Job, reading: Reading) -> Iterator[tuple[int, bytes]]:
             mine = winners
         for cell in _cells(mine):
             yield bucket, cell
+
+
+def _candidates(job: Job, groups: Groups, reading: Reading) -> Iterator[Candidates]:
+    """The candidates of a window, in the order of the file."""
+    file = job.files[reading.file]
+    with file.open() as opened:
+        view = file.window(opened, reading.start, reading.end)
+    source = Source(view, int(job.sources().starts[reading.file]) + reading.start)
+    seen = 0
+    for entries in scan.read_entries(view, shifted(reading.snippets, -reading.start)):
+        seen += len(entries)
+        keyed = entries[OF_KEYS[entries.type]]
+        if len(keyed):
+            yield candidates(groups, source, columns_of(keyed, base=reading.base))
+    if seen != reading.entries:
+        raise RefusedError(
+            "this file was changed while it was read",
+            file=posixpath.join(file.path, file.name),
+            advice="Read the directory again",
+        )
 
 
 @dataclass(frozen=True, slots=True)

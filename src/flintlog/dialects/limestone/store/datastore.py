@@ -19,7 +19,7 @@ from flintlog.core.finding import Finding, Severity
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import distributed, files
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.distributed import Distribution, Looking
+from flintlog.dialects.limestone.distributed import Distribution, Looking, Looks
 from flintlog.dialects.limestone.layout import Catalog, Edition, Version
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
@@ -69,7 +69,7 @@ class Datastore(Closes):
         compacted_bytes: int = COMPACTED_BYTES,
         flush_bytes: int = FLUSH_BYTES,
         keep_superseded: bool = False,
-        workers: Workers | None = None,
+        workers: Workers | Looks | None = None,
         disk: Disk | None = None,
     ) -> None:
         self.disk = disk or Disk()
@@ -79,7 +79,7 @@ class Datastore(Closes):
         self._memory_bytes = memory_bytes
         self._compacted_bytes = compacted_bytes
         self._keep_superseded = keep_superseded
-        self._workers = workers
+        self._looks = None if workers is None else Looks.of(workers)
         self.flush_bytes = flush_bytes
         self._on_durable = on_durable
         self._lock = threads.StoreLock(self.failstop, reentrant=True)
@@ -136,7 +136,7 @@ class Datastore(Closes):
         return bool(found.findings) or self.edition == "shipped" or version != lay.VERSION_OF["designed"]
 
     def _survey(self) -> Survey:
-        walker = None if self._workers is None else distributed.walker(self._workers)
+        walker = None if self._looks is None else self._looks.walks
         return survey(self.disk, self.path, walker=walker)
 
     def _lock_manifest(self) -> None:
@@ -357,17 +357,15 @@ class Datastore(Closes):
         with self._upkeep, self.failstop.preparing():
             self.failstop.check()
             rotation = self._rotate()
-            looking = None if self._workers is None else Looking(self._workers, self.disk, self.path)
+            looking = None if self._looks is None else Looking(self._looks, self.disk, self.path)
             found = self._survey() if looking is None else looking.survey
             found.refuse_damage()
             if not compaction.is_due(found, rotation.epoch):
                 return None
             write = None
-            if looking is not None and self._workers is not None:
+            if looking is not None:
                 order = compaction.order_of(self.edition)
-                write = partial(
-                    distributed.write_files, Distribution(self._workers, looking, rotation.epoch, order=order)
-                )
+                write = partial(distributed.write_files, Distribution(looking, rotation.epoch, order=order))
             done = compaction.compact(
                 found,
                 rotation.epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.distributed import walker
+from flintlog.dialects.limestone.distributed import Looks
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.compaction import is_due
 from flintlog.dialects.limestone.survey import survey
@@ -14,7 +14,8 @@ from flintlog.disk import Disk
 
 def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     """The state at the durable epoch in compacted files; the logs that led to it go, and so do files before them."""
-    found = survey(disk, path, walker=None if workers is None else walker(workers))
+    looks = None if workers is None else Looks(workers)
+    found = survey(disk, path, walker=None if looks is None else looks.walks)
     found.refuse_damage()
     steps: list[Step] = []
     epoch = max(found.durable, found.low)
@@ -30,7 +31,7 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
     def act(disk: Disk) -> str:
         if not steps:
             return f"the compacted files hold epoch {epoch} already"
-        with Datastore(path, snapshot=False, workers=workers, disk=disk) as store:
+        with Datastore(path, snapshot=False, workers=looks, disk=disk) as store:
             done = store.compact()
         if done is None:
             return "another process has compacted it meanwhile"

@@ -7,7 +7,7 @@ import posixpath
 from flintlog.core.plan import Plan, Step
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.distributed import Distribution, Looking, walker, write_files
+from flintlog.dialects.limestone.distributed import Distribution, Looking, Looks, write_files
 from flintlog.dialects.limestone.replay import State, epoch_of
 from flintlog.dialects.limestone.store.compaction import order_of
 from flintlog.dialects.limestone.store.snapshot import write_snapshot
@@ -17,7 +17,8 @@ from flintlog.disk import Disk, take_lock
 
 def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | None = None) -> Plan:
     """The state at the durable epoch, or at an earlier one, as a sorted file. The next opening writes it anew."""
-    found = survey(disk, path, walker=None if workers is None else walker(workers))
+    looks = None if workers is None else Looks(workers)
+    found = survey(disk, path, walker=None if looks is None else looks.walks)
     found.refuse_damage()
     epoch = epoch_of(found, as_of)
     step = Step("write", lay.SNAPSHOT_FILE, f"the state at epoch {epoch}, sorted by storage and key")
@@ -26,11 +27,11 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
         lock = take_lock(disk, path, "read", path)
         try:
             order = order_of(found.edition)
-            if workers is None:
+            if looks is None:
                 write_snapshot(disk, path, State(survey(disk, path), as_of, order=order), order)
             else:
-                looking = Looking(workers, disk, path)
-                _write(Distribution(workers, looking, epoch_of(looking.survey, as_of), order=order), path)
+                looking = Looking(looks, disk, path)
+                _write(Distribution(looking, epoch_of(looking.survey, as_of), order=order), path)
         finally:
             lock.close()
         return f"{lay.SNAPSHOT_FILE} at epoch {epoch}"

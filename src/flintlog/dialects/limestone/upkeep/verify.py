@@ -68,15 +68,17 @@ def verify(
             lambda: _inventory(seen.take("whole", partial(survey, disk, path)), {}),
             _PASSING,
         )
-    from flintlog.dialects.limestone.distributed import Looking, walker  # brings Arrow along
+    from flintlog.dialects.limestone.distributed import Looking, Looks  # brings Arrow along
 
-    walks = walker(workers)
+    looks = Looks(workers)
 
     def everything() -> Inventory:
-        looking = Looking(workers, disk, path, progress=progress)
-        return _everything(looking.survey, lambda found: _parts_by_workers(workers, looking))
+        looking = Looking(looks, disk, path, progress=progress)
+        return _everything(looking.survey, lambda found: _parts_by_workers(looking))
 
-    return look(disk, path, everything, lambda: _inventory(survey(disk, path, walker=walks), {}), _PASSING)
+    return look(
+        disk, path, everything, lambda: _inventory(survey(disk, path, walker=looks.walks), {}), _PASSING
+    )
 
 
 # How much of the state is alive in a part of it, and which blobs its entries name: file, offset, number.
@@ -121,10 +123,10 @@ def _blobs(state: State, live: Live, count: NDArray[Any]) -> Iterator[tuple[str,
             yield state.names[file], offset, number
 
 
-def _parts_by_workers(workers: Workers, looking: Looking) -> Iterator[_Part]:
+def _parts_by_workers(looking: Looking) -> Iterator[_Part]:
     from flintlog.dialects.limestone.distributed import Distribution
 
-    distribution = Distribution(workers, looking, epoch_of(looking.survey, None))
+    distribution = Distribution(looking, epoch_of(looking.survey, None))
     for part in distribution.facts():
         names = [(distribution.files[file].name, offset, number) for file, offset, number in part.blobs]
         yield part.keys, part.value_bytes, names
