@@ -9,11 +9,11 @@ import argparse
 import re
 from pathlib import Path
 
+from scripts.pages import contract
+from scripts.pages.contract import Fields
 from scripts.pages.page_blocks import ROOT
 from scripts.pages.public import MODULES, first_sentence, found, names
 
-from flintlog.cli import contract
-from flintlog.cli.contract import Fields
 from flintlog.cli.main import EXIT_STATUSES, VERBS, verb_parser
 from flintlog.cli.verb import Verb
 from flintlog.core.dialect import dialect, dialect_names

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from scripts.pages import contract
 from tests.backup_logs import LOGS
 
-from flintlog.cli import contract
 from flintlog.core.backup import BACKUP_FILE, copying
 from flintlog.disk import Disk
 

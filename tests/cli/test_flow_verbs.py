@@ -10,8 +10,8 @@ import sys
 
 import pyarrow.dataset as ds
 import pytest
+from scripts.pages import contract
 
-from flintlog.cli import contract
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.taskflux.layout import AddRecord, encode_delta
 from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog

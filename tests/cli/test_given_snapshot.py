@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from scripts.pages import contract
 from tests.golden_cases import snapshot_of
 
 from flintlog import QueueStore, RaftStore
-from flintlog.cli import contract
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 
 STATE = bytes(range(256)) * 40

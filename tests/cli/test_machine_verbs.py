@@ -7,8 +7,8 @@ import json
 import subprocess
 
 import pytest
+from scripts.pages import contract
 
-from flintlog.cli import contract
 from flintlog.cli.doctor import _advice
 from flintlog.cli.main import VERBS, main
 from flintlog.cli.terminal import Screen

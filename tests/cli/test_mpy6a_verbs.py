@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from scripts.pages import contract
 from tests.damaged_directories import numbered
 from tests.golden_cases import snapshot_of
 from tests.mpy6a.damaged import BY_CODE, FIRST, SECOND, T0, TOPICS, aside, but, in_record, logged, noted
 from tests.mpy6a.recorded import DAMAGED, GOOD, TOLD, TORN, WHOLE, lay_out
 from tests.mpy6a.test_mpy6a_golden import ERRORS, HEALED_BY_REPAIR
 
-from flintlog.cli import contract
 from flintlog.dialects.mpy6a.store import SessionStore
 
 MORE_VERBS = (

@@ -6,8 +6,8 @@ import io
 import json
 
 import pytest
+from scripts.pages import contract
 
-from flintlog.cli import contract
 from flintlog.cli.output import JsonOutput, TextOutput
 from flintlog.cli.terminal import Screen
 from flintlog.core.dialect import ByteField

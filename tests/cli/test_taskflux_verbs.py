@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from scripts.pages import contract
 from tests.golden_cases import GOLDEN, cases, expected, materialise, snapshot_of
 
-from flintlog.cli import contract
 from flintlog.core.dialect import dialect, dialect_names
 from flintlog.core.log import Log
 from flintlog.disk import Disk
