@@ -6,11 +6,11 @@ Each put is told before its session and after its epoch is durable.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 
+from tests.crash.load import named, told, until_killed
+
 from flintlog.dialects.limestone.store import Datastore
-from flintlog.testing import Reporter
 
 THREADS = 4
 COMPACT_EVERY = 40  # epochs
@@ -18,23 +18,16 @@ COMPACT_EVERY = 40  # epochs
 
 def main(root: str, edition: str) -> None:
     store = Datastore(root, edition=edition, flush_bytes=256)  # type: ignore[arg-type]
-    reporter = Reporter()
-    run = f"{time.time_ns():x}"
 
     def work(thread: int) -> None:
         channel = store.channel()
-        number = 0
-        while True:
-            number += 1
-            names = [f"{run}.{thread}.{number}.{part}" for part in range(1 + number % 5)]
-            for name in names:
-                reporter.issue(name)
-            with channel.session() as session:
-                session.put_many(thread, [name.encode() for name in names], [b"x" * 50] * len(names))
-                epoch = session.epoch
-            store.wait_durable(epoch)
-            for name in names:
-                reporter.acknowledge(name)
+        for number, name in named(thread):
+            names = [f"{name}.{part}" for part in range(1 + number % 5)]
+            with told(*names):
+                with channel.session() as session:
+                    session.put_many(thread, [each.encode() for each in names], [b"x" * 50] * len(names))
+                    epoch = session.epoch
+                store.wait_durable(epoch)
 
     def switch() -> None:
         for turn in range(10**9):
@@ -43,10 +36,7 @@ def main(root: str, edition: str) -> None:
                 store.compact()
             time.sleep(0.001)
 
-    for thread in range(THREADS):
-        threading.Thread(target=work, args=(thread,), daemon=True).start()
-    threading.Thread(target=switch, daemon=True).start()
-    threading.Event().wait()
+    until_killed(work, THREADS, switch)
 
 
 if __name__ == "__main__":

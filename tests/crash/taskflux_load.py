@@ -6,11 +6,10 @@ Each record is told before and after it is added (`a<payload>`) and acknowledged
 from __future__ import annotations
 
 import sys
-import threading
-import time
+
+from tests.crash.load import named, told, until_killed
 
 from flintlog import QueueStore
-from flintlog.testing import Reporter
 
 THREADS = 6
 
@@ -18,25 +17,16 @@ THREADS = 6
 def main(root: str) -> None:
     store = QueueStore(root, soft_limit=20_000, hard_limit=40_000, snapshot_threshold=2)
     queue = store.queue()
-    reporter = Reporter()
-    run = f"{time.time_ns():x}"
 
     def work(thread: int) -> None:
-        number = 0
-        while True:
-            number += 1
-            name = f"{run}.{thread}.{number}"
-            reporter.issue(f"a{name}")
-            queue.add(name.encode(), key=number % 5)
-            reporter.acknowledge(f"a{name}")
+        for number, name in named(thread):
+            with told(f"a{name}"):
+                queue.add(name.encode(), key=number % 5)
             if number % 3 == 0 and (taken := queue.take()) is not None:
-                reporter.issue(f"r{taken.payload.decode()}")
-                taken.ack()
-                reporter.acknowledge(f"r{taken.payload.decode()}")
+                with told(f"r{taken.payload.decode()}"):
+                    taken.ack()
 
-    for thread in range(THREADS):
-        threading.Thread(target=work, args=(thread,), daemon=True).start()
-    threading.Event().wait()
+    until_killed(work, THREADS)
 
 
 if __name__ == "__main__":

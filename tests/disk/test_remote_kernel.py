@@ -119,7 +119,7 @@ def test_an_address_of_fsspec_is_opened_and_matched(tmp_path):
     for name in ("replica-1", "replica-2", "other"):
         memory.put(f"{tmp_path}/data", f"/logs/{name}/data", recursive=True)
     found = expand(["memory://logs/replica-*"])
-    assert found == ("memory://logs/replica-1", "memory://logs/replica-2")
+    assert found == {"memory://logs/replica-1": True, "memory://logs/replica-2": True}
     for address in found:
         disk, path = locate(address)
         assert detect(disk, path).name == "taskflux"

@@ -445,10 +445,11 @@ replica_steps = st.lists(
 
 
 @pytest.mark.parametrize("edition", EDITIONS)
-def test_histories_of_the_raft_side_agree_with_the_model(edition, record_property):
+def test_histories_of_the_raft_side_agree_with_the_model(edition, record_property, part):
     histories = steps = 0
+    count = 300 // part(4)[1]
 
-    @settings(SETTINGS, max_examples=300)
+    @settings(SETTINGS, max_examples=count)
     @given(replica_steps, options)
     def run(history: list[tuple[str, int, int]], chosen: dict[str, Any]) -> None:
         nonlocal histories, steps
@@ -463,4 +464,4 @@ def test_histories_of_the_raft_side_agree_with_the_model(edition, record_propert
 
     run()
     record_property("histories", [histories, steps])
-    assert histories >= 300
+    assert histories >= count

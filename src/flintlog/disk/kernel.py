@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Access(NamedTuple):
@@ -141,6 +141,18 @@ class KernelInFront:
 
     def pause(self, seconds: float) -> None:
         self._kernel.pause(seconds)
+
+
+class ReadOnly:
+    """Refuses the calls that change something. Stands in front of a kernel that has the others."""
+
+    refusal = "these files are only read"
+
+    def _refuse(self, *arguments: Any, **named: Any) -> Any:
+        raise OSError(errno.EROFS, self.refusal)
+
+    pwrite = truncate = set_access = sync = lock = _refuse
+    mkdir = rename = link = unlink = rmdir = sync_directory = _refuse
 
 
 class LocalKernel:

@@ -7,23 +7,24 @@ directory is believed until the next listing of it: that spares a request for ea
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from flintlog.disk.kernel import Access, Stat
+from flintlog.disk.kernel import Access, ReadOnly, Stat
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
-_READ_ONLY = "a remote file system is only read"
 
-
-class RemoteKernel:
+class RemoteKernel(ReadOnly):
     """A file system of pyarrow as a `Kernel`. `prefix` is what an address has in front of a path of it."""
+
+    refusal = "a remote file system is only read"
 
     def __init__(self, files: FileSystem, prefix: str) -> None:
         self._files = files
@@ -89,35 +90,8 @@ class RemoteKernel:
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
-        self._refuse()
-
-    def truncate(self, handle: int, size: int) -> None:
-        self._refuse()
-
-    def set_access(self, handle: int, access: Access) -> None:
-        self._refuse()
-
     def sync(self, handle: int) -> None:
         """What is there was kept when it was written."""
-
-    def lock(self, handle: int) -> bool:
-        self._refuse()
-
-    def mkdir(self, path: str) -> None:
-        self._refuse()
-
-    def rename(self, source: str, target: str) -> None:
-        self._refuse()
-
-    def link(self, source: str, target: str) -> None:
-        self._refuse()
-
-    def unlink(self, path: str) -> None:
-        self._refuse()
-
-    def rmdir(self, path: str) -> None:
-        self._refuse()
 
     def sync_directory(self, path: str) -> None:
         """A name is kept with its file."""
@@ -127,9 +101,6 @@ class RemoteKernel:
 
     def _inside(self, path: str) -> str:
         return path.removeprefix(self._prefix)
-
-    def _refuse(self) -> NoReturn:
-        raise OSError(errno.EROFS, _READ_ONLY)
 
 
 class RemoteTarget(RemoteKernel):
@@ -209,7 +180,10 @@ def _stat(info: FileInfo) -> Stat:
 
     if info.type == FileType.NotFound:
         raise FileNotFoundError(errno.ENOENT, "there is no such name")
-    return Stat(info.type == FileType.Directory, info.size or 0, (info.mtime_ns or 0, info.size or 0))
+    # What has another name, time or size is another file: nothing remote is renamed, only written anew.
+    written = f"{info.path} {info.mtime_ns} {info.size}"
+    digest = hashlib.blake2b(written.encode(errors="surrogateescape"), digest_size=8).digest()
+    return Stat(info.type == FileType.Directory, info.size or 0, (0, int.from_bytes(digest)))
 
 
 @contextmanager

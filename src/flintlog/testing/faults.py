@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from flintlog.disk import Disk
-from flintlog.disk.kernel import Access, Stat
+from flintlog.disk import Disk, KernelInFront
 from flintlog.errors import ClosedError, FlintlogError, StoppedError, UsageError
 from flintlog.testing.crash import KEPT, LOST, Image
 from flintlog.testing.examine import BrokenPromiseError, Examiner, Expectation
@@ -76,11 +75,16 @@ class FaultReport:
         return "\n".join(f"{violation}\n    {violation.command(target)}" for violation in self.violations)
 
 
-class FaultyKernel:
+def _counted(call: str, name: str | None = None) -> Any:
+    """A call that goes to the kernel behind, unless it is the one that fails; `name` is what it is counted as."""
+    return lambda self, *arguments: self._do(name or call, getattr(self._kernel, call), *arguments)
+
+
+class FaultyKernel(KernelInFront):
     """Hands every call on to a kernel in memory, but for the one that fails."""
 
     def __init__(self, kernel: MemoryKernel, fault: Fault | None = None) -> None:
-        self._kernel = kernel
+        super().__init__(kernel)
         self._fault = fault
         self._full = False
         self.calls: list[str] = []
@@ -102,12 +106,6 @@ class FaultyKernel:
         name = "open" if self._exists(path) else "create"
         return self._do(name, self._kernel.open, path, flags)
 
-    def close(self, handle: int) -> None:
-        self._do("close", self._kernel.close, handle)
-
-    def pread(self, handle: int, size: int, offset: int) -> bytes:
-        return self._do("pread", self._kernel.pread, handle, size, offset)
-
     def pwrite(self, handle: int, data: memoryview, offset: int) -> int:
         if self._full:
             self._full = False
@@ -119,56 +117,22 @@ class FaultyKernel:
             return self._kernel.pwrite(handle, data[: len(data) // 2], offset)
         return self._do("pwrite" if len(data) > 1 else "pwrite1", self._kernel.pwrite, handle, data, offset)
 
-    def truncate(self, handle: int, size: int) -> None:
-        self._do("truncate", self._kernel.truncate, handle, size)
-
-    def sync(self, handle: int) -> None:
-        self._do("sync", self._kernel.sync, handle)
-
-    def map(self, handle: int, size: int) -> memoryview:
-        return self._do("map", self._kernel.map, handle, size)
-
-    def map_range(self, handle: int, start: int, end: int) -> memoryview:
-        return self._do("map", self._kernel.map_range, handle, start, end)
-
-    def lock(self, handle: int) -> bool:
-        return self._do("lock", self._kernel.lock, handle)
-
-    def stat_handle(self, handle: int) -> Stat:
-        return self._do("stat", self._kernel.stat_handle, handle)
-
-    def stat(self, path: str) -> Stat:
-        return self._do("stat", self._kernel.stat, path)
-
-    def is_link(self, path: str) -> bool:
-        return self._kernel.is_link(path)
-
-    def set_access(self, handle: int, access: Access) -> None:
-        self._kernel.set_access(handle, access)
-
-    def list(self, path: str) -> list[str]:
-        return self._do("list", self._kernel.list, path)
-
-    def pause(self, seconds: float) -> None:
-        self._kernel.pause(seconds)
-
-    def mkdir(self, path: str) -> None:
-        self._do("mkdir", self._kernel.mkdir, path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._do("rename", self._kernel.rename, source, target)
-
-    def link(self, source: str, target: str) -> None:
-        self._do("link", self._kernel.link, source, target)
-
-    def unlink(self, path: str) -> None:
-        self._do("unlink", self._kernel.unlink, path)
-
-    def rmdir(self, path: str) -> None:
-        self._do("rmdir", self._kernel.rmdir, path)
-
-    def sync_directory(self, path: str) -> None:
-        self._do("sync_directory", self._kernel.sync_directory, path)
+    close = _counted("close")
+    pread = _counted("pread")
+    truncate = _counted("truncate")
+    sync = _counted("sync")
+    map = _counted("map")
+    map_range = _counted("map_range", "map")
+    lock = _counted("lock")
+    stat_handle = _counted("stat_handle", "stat")
+    stat = _counted("stat")
+    list = _counted("list")
+    mkdir = _counted("mkdir")
+    rename = _counted("rename")
+    link = _counted("link")
+    unlink = _counted("unlink")
+    rmdir = _counted("rmdir")
+    sync_directory = _counted("sync_directory")
 
     def _exists(self, path: str) -> bool:
         try:

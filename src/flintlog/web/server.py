@@ -65,7 +65,7 @@ _LINES = "application/x-ndjson"
 
 
 class _RefusedRequestError(FlintlogError):
-    """A request that is none of ours to answer."""
+    """A request that this server does not answer."""
 
     code = "refused-request"
 
@@ -271,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
                 f"{_STREAMS_MAX} pages follow logs already", advice="Close one, or use flintlog tail -f"
             )
         try:
-            steps = follow(what, given, self._somebody_waits)
+            steps = follow(what, given, self._another_waits)
             first = next(steps)
             self._begin(HTTPStatus.OK, _LINES, None)
             if self.command == "HEAD":
@@ -294,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(plain(value)).encode() + b"\n")
         self._reach(Phase.NOTHING)
 
-    def _somebody_waits(self) -> bool:
+    def _another_waits(self) -> bool:
         """Wait a moment for something new; False at once when the client has gone or the server ends."""
         self.close_connection = True
         watch = select.poll()
@@ -416,7 +416,7 @@ def _own_names(host: str, address: str) -> set[str]:
 
 
 def _address(text: str, version: int | None = None) -> str:
-    """An address in the form that all its spellings share; nothing if it is none."""
+    """An address in the form that all its spellings share; nothing if the text is no address."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:

@@ -11,6 +11,7 @@ from functools import partial
 
 from flintlog.core.backup.listing import Backup, Copied
 from flintlog.core.backup.picture import ChangedError, Part, Picture
+from flintlog.core.closes import Closes
 from flintlog.disk import Buffer, Disk, File, Progress, no_progress, write_all
 
 Identity = tuple[int, int]
@@ -55,7 +56,7 @@ def identities(disk: Disk, path: str) -> dict[str, Identity]:
     return found
 
 
-class Pinned:
+class Pinned(Closes):
     """The files of a directory, held open from before it is looked at until they are copied.
 
     A file that is open can be removed and still be read, and no other file gets its identity. So the reader finds
@@ -104,12 +105,6 @@ class Pinned:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
-
-    def __enter__(self) -> Pinned:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def fill(
@@ -177,12 +172,17 @@ def _held(disk: Disk, picture: Picture, part: Part, known: Known, pinned: Pinned
 
 
 def _digested(disk: Disk, picture: Picture, part: Part, pinned: Pinned | None) -> Copied:
+    return Copied(part.name, *_summed(_chunks(disk, picture, part, pinned)))
+
+
+def _summed(chunks: Iterable[Buffer]) -> tuple[int, str]:
+    """How long these bytes are, and their checksum."""
     summed = hashlib.sha256()
     size = 0
-    for chunk in _chunks(disk, picture, part, pinned):
+    for chunk in chunks:
         summed.update(chunk)
         size += len(chunk)
-    return Copied(part.name, size, summed.hexdigest())
+    return size, summed.hexdigest()
 
 
 def _copy(
@@ -230,10 +230,5 @@ def digest(disk: Disk, path: str) -> tuple[int, str] | None:
     stat = disk.stat(path)
     if stat is None or stat.is_directory:
         return None
-    summed = hashlib.sha256()
-    size = 0
     with disk.open(path) as file:
-        for chunk in file.chunks(0, stat.size):
-            summed.update(chunk)
-            size += len(chunk)
-    return size, summed.hexdigest()
+        return _summed(file.chunks(0, stat.size))
