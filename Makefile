@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env java demo test test-all lint format bench docs site clean
+.PHONY: help env java demo test test-all test-spark lint format bench docs site clean
 
 help: ## list the targets
 	@echo "Flintlog: make TARGET"
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
-	    printf '  %-8s %s\n' "$$name" "$$text"; done
+	    printf '  %-10s %s\n' "$$name" "$$text"; done
 
 env: $(STAMP) java ## create the environment in .venv and make sure of Java
 	@echo "environment: $(VENV)"
@@ -41,6 +41,11 @@ test-all: test ## run what `test` leaves out: every crash image, every fault, lo
 	@echo "tests: the rest, two processes; what it covered is told at the end"
 	@$(PYTEST) --rest
 
+VERSION ?= 4.1 4.2
+
+test-spark: ## run the core of the Spark tests on other versions: make test-spark VERSION=4.1
+	@scripts/spark_versions $(VERSION)
+
 lint: $(STAMP) ## check style, format and types
 	@echo "lint: ruff check"
 	@$(BIN)/ruff check .
@@ -69,7 +74,7 @@ site: $(STAMP) ## build the pages and the API reference as a site with search, i
 	@echo "site: site/index.html"
 
 clean: ## remove caches, site, demo and benchmark files; the environment stays
-	@rm -rf .demo .bench build dist site spark-warehouse metastore_db derby.log
+	@rm -rf .demo .bench .spark build dist site spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: caches, .demo and .bench are gone; environment kept: $(VENV)"

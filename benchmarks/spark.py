@@ -1,4 +1,4 @@
-"""Spark on the logs of the limestone benchmark: compaction, state and scan, against this process, RocksDB, Parquet."""
+"""Spark on the logs of the limestone benchmark: reading, compaction, state; against Parquet, this process, RocksDB."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.limestone import FEW_KEYS, VALUE_BYTES, fill
+from benchmarks import spark_questions as questions
+from benchmarks.limestone import FEW_KEYS, fill
 from benchmarks.limestone import PEER as ROCKSDB
 from benchmarks.limestone import job as run_here
 from benchmarks.table import (
-    MEGABYTES_PER_SECOND,
     SECONDS_PER_MILLION,
     Contender,
     Row,
@@ -27,12 +27,10 @@ from benchmarks.table import (
 
 OURS = "Spark, local[2]"
 HERE = "this process"
-PARQUET = "Spark from Parquet"
 AIM_SECONDS = 8.0  # of work for 10,000,000 entries
 TWICE_MAX = 2.3
 TIMES = Unit("times", more_is_better=False)
 LIMITED = ("compact", "state")  # jobs whose workers get 1 GB
-ENTRY_BYTES = 33 + 8 + VALUE_BYTES
 
 NOTES = [
     "spark: the start of Spark, up to the end of a first job, is in the facts and in no row. The JVM has 1 GB, each of"
@@ -45,11 +43,12 @@ class Sizes:
     """How much of everything."""
 
     entries: int = 10_000_000
+    read: int = 3_000_000
     rounds: int = 1
     fresh: bool = True  # a Spark of its own for each job
 
 
-QUICK = Sizes(entries=50_000, fresh=False)
+QUICK = Sizes(entries=50_000, read=50_000, fresh=False)
 
 
 def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool]) -> None:
@@ -58,8 +57,8 @@ def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool
     for keys in (sizes.entries, min(FEW_KEYS, sizes.entries // 10)):
         if wanted(f"spark/sort/{keys}"):
             table.rows += sort(spark, table, directory, sizes, keys)
-    if wanted("spark/scan"):
-        table.rows += scan(spark, directory, sizes)
+    if wanted("spark/read"):
+        table.rows += read(table, directory, sizes)
     if wanted("spark/twice"):
         table.rows += twice(spark, directory, sizes)
     spark.close()
@@ -86,12 +85,13 @@ class Spark:
             )
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{job} {directory}\n")
+        process.stdin.write(f"{job}\t{directory}\n")
         process.stdin.flush()
         found = json.loads(process.stdout.readline())
-        self._table.facts[f"start of Spark, before {job}, {label}"] = f"{found['start']:.1f} s"
-        memory = f"{found['peak'] / 1e6:,.0f} MB at its peak"
-        self._table.facts[f"memory of a Python worker, {job}, {label}"] = memory
+        if "/" not in job:
+            self._table.facts[f"start of Spark, before {job}, {label}"] = f"{found['start']:.1f} s"
+            memory = f"{found['peak'] / 1e6:,.0f} MB at its peak"
+            self._table.facts[f"memory of a Python worker, {job}, {label}"] = memory
         if self._fresh:
             self.close()
         return float(found["seconds"])
@@ -139,23 +139,20 @@ def sort(spark: Spark, table: Table, directory: str, sizes: Sizes, keys: int) ->
     return rows
 
 
-def scan(spark: Spark, directory: str, sizes: Sizes) -> list[Row]:
-    """All entries with their payloads to Spark's sink that keeps nothing."""
-    count = sizes.entries
+def read(table: Table, directory: str, sizes: Sizes) -> list[Row]:
+    """Five questions and a scan, from the log and from Parquet, in one session."""
+    spark = Spark(table, fresh=False)
     place = os.path.join(directory, "log")
-    fill(place, count, count, channels=2)
-    label = f"{count:,} entries"
-    spark.seconds("to_parquet", place, label)
-
-    def rate(name: str) -> float:
-        return count * ENTRY_BYTES / 1e6 / spark.seconds(name, place, label)
-
-    ours, peer = Contender(OURS, lambda: rate("scan")), Contender(PARQUET, lambda: rate("parquet"))
-    figures = contest(ours, [peer], sizes.rounds)
-    compared = f"{label} to noop; the same rows from Parquet; MB are those of the log"
-    shutil.rmtree(place)
-    shutil.rmtree(place + "-parquet")
-    return [row("Spark scan of entries", MEGABYTES_PER_SECOND, figures, [PARQUET], compared=compared)]
+    spark.seconds(f"prepare/{sizes.read}", place, "questions")
+    found = questions.rows(
+        lambda contender, question: spark.seconds(f"ask/{contender}/{question}", place, "questions"),
+        sizes.read,
+        max(sizes.rounds, 3),
+    )
+    spark.close()
+    for name in ("", "-parquet"):
+        shutil.rmtree(place + name)
+    return found
 
 
 def twice(spark: Spark, directory: str, sizes: Sizes) -> list[Row]:

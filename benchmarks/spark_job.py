@@ -2,7 +2,7 @@
 
     python -m benchmarks.spark_job [limited]
 
-reads lines of a job and a directory, and answers each with a line of JSON.
+reads lines of a job, a tab and a directory, and answers each with a line of JSON.
 
 The JVM has 1 GB. With `limited` each Python worker may take 1 GB of addresses, which the system enforces. Memory is
 what the workers held for themselves at their peak (RssAnon), the largest of them.
@@ -15,6 +15,7 @@ import os
 import sys
 import time
 
+from benchmarks import spark_questions as questions
 from benchmarks.limestone_job import Peak
 from flintlog.pipeline import jobs
 from flintlog.pipeline.session import session
@@ -33,22 +34,19 @@ def state(spark, directory: str) -> int:
     return 0
 
 
-def scan(spark, directory: str) -> int:
-    spark.read.format("flintlog").load(directory).write.format("noop").mode("overwrite").save()
-    return 0
+JOBS = {"compact": compact, "state": state}
+_MIDDLES: dict[str, int] = {}
 
 
-def to_parquet(spark, directory: str) -> int:
-    spark.read.format("flintlog").load(directory).write.mode("overwrite").parquet(directory + "-parquet")
-    return 0
-
-
-def parquet(spark, directory: str) -> int:
-    spark.read.parquet(directory + "-parquet").write.format("noop").mode("overwrite").save()
-    return 0
-
-
-JOBS = {"compact": compact, "state": state, "scan": scan, "to_parquet": to_parquet, "parquet": parquet}
+def _ask(spark, job: str, directory: str) -> None:
+    """`ask/CONTENDER/QUESTION`, or `prepare/COUNT`."""
+    verb, _, rest = job.partition("/")
+    if verb == "prepare":
+        questions.prepare(spark, directory, int(rest))
+        _MIDDLES[directory] = questions.middle_of(spark, directory)
+        return
+    contender, _, question = rest.partition("/")
+    questions.answer(spark, directory, contender, question, _MIDDLES[directory])
 
 
 def _largest() -> int:
@@ -92,10 +90,13 @@ def main() -> None:
     list(SparkWorkers(spark).map(abs, [1, 2]))
     start = time.perf_counter() - begin
     for line in sys.stdin:
-        job, _, directory = line.rstrip("\n").partition(" ")
+        job, _, directory = line.rstrip("\n").partition("\t")
         peak = Peak(_largest, 0.05)
         begin = time.perf_counter()
-        JOBS[job](spark, directory)
+        if job in JOBS:
+            JOBS[job](spark, directory)
+        else:
+            _ask(spark, job, directory)
         seconds = time.perf_counter() - begin
         print(json.dumps({"start": start, "seconds": seconds, "peak": peak.stop()}), flush=True)
     spark.stop()

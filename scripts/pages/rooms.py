@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +17,13 @@ ROOMS = ("errors", "disk", "columns", "core", "dialects", "pipeline", "cli", "we
 _BEGIN, _END = "<!-- rooms -->\n", "<!-- end -->"
 
 
-def imports(path: Path, *, lazy: bool = True) -> Iterator[str]:
+@cache
+def imports(path: Path, *, lazy: bool = True) -> tuple[str, ...]:
     """What a file imports from the package when it runs; `lazy`: also inside of functions."""
+    return tuple(_imports(path, lazy))
+
+
+def _imports(path: Path, lazy: bool) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in list(ast.walk(tree)):
         for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -49,7 +55,8 @@ def _table() -> str:
         place = PACKAGE / room
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
         told = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-        used = ", ".join(f"`{name}`" for name in ROOMS if name in imported_rooms(room)) or "nothing"
+        below = imported_rooms(room)
+        used = ", ".join(f"`{name}`" for name in ROOMS if name in below) or "nothing"
         name = f"{room}/" if place.is_dir() else file.name
         lines.append(f"| `{name}` | {told.rstrip('.')} | {used} |\n")
     return "".join(lines)

@@ -1,7 +1,8 @@
 """Flintlog: durable logs in Python, worked on with Spark.
 
-`flintlog.open` opens a log directory of any dialect for reading. The stores live in their dialects:
-`from flintlog.dialects.taskflux.store import QueueStore`. All are here by name, imported when they are asked for.
+`flintlog.open` opens a log directory of any dialect for reading, and `flintlog.read` gives it to Spark. The stores live
+in their dialects: `from flintlog.dialects.taskflux.store import QueueStore`. All are here by name, imported when they
+are asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from flintlog.dialects.mpy6a.store import Session, SessionStore, Topic
     from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
     from flintlog.dialects.zmqraft.store import RaftStore
+    from flintlog.pipeline.reading import read
 
 __all__ = [
     "Datastore",
@@ -28,6 +30,7 @@ __all__ = [
     "SessionStore",
     "Topic",
     "open",
+    "read",
 ]
 
 _HOMES = {
@@ -41,6 +44,7 @@ _HOMES = {
     "SessionStore": "flintlog.dialects.mpy6a.store",
     "Topic": "flintlog.dialects.mpy6a.store",
     "open": "flintlog.core.log",
+    "read": "flintlog.pipeline.reading",
 }
 _CALLED = {"open": "open_log"}  # what has another name at home
 

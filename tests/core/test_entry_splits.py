@@ -9,7 +9,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 from tests.every_directory import every_directory
 
-from flintlog.core.dialect import EntryQuery, detect
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery, detect
 from flintlog.core.entries import plan_entries, read_entries
 from flintlog.core.follow import Limits, beginning
 from flintlog.core.log import Log, open_log
@@ -149,7 +149,7 @@ def test_a_range_of_positions_reads_the_pieces_that_hold_it(make, tmp_path):
 def test_the_newest_segment_is_cut_only_where_it_cannot_be_torn(tmp_path):
     with QueueStore(tmp_path, soft_limit=1 << 30, hard_limit=1 << 30) as store:
         store.queue().add_many([bytes(1 << 20)] * 24)
-    path, query = str(tmp_path), replace(WHOLE, split_bytes=1 << 20, payload=False)
+    path, query = str(tmp_path), replace(WHOLE, split_bytes=1 << 20, skip=NO_PAYLOAD)
     found = detect(DISK, path)
     *cut, last = Log(found, DISK, path).splits(query)
     assert len(cut) > 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.backup_logs import LOGS
 
-from flintlog.core.dialect import ByteRange, EntryQuery, detect
+from flintlog.core.dialect import NO_PAYLOAD, ByteRange, EntryQuery, detect
 from flintlog.core.log import Log
 from flintlog.disk import Disk
 
@@ -25,7 +25,7 @@ def log(request, tmp_path_factory):
 def test_every_entry_is_explained_by_its_range_alone(log):
     dialect = detect(DISK, log)
     whole = list(Log(dialect, DISK, log).fields(EntryQuery()))
-    query = EntryQuery(payload=False)
+    query = EntryQuery(skip=NO_PAYLOAD)
     seen = 0
     for split in Log(dialect, DISK, log).splits(query):
         for batch in Log(dialect, DISK, log).read_split(split, query):

@@ -11,6 +11,7 @@ from tests.golden_cases import snapshot_of
 
 import flintlog
 from flintlog import Log, QueueStore
+from flintlog.core.dialect import EntryQuery
 from flintlog.errors import DamageError, NotALogError, UsageError
 
 
@@ -29,6 +30,15 @@ def test_a_log_of_any_dialect_says_what_it_is_and_how_it_is(log):
     assert log.health == log.verify().verdict == log.inspect().verdict == "clean"
     assert log.edition == log.inspect().edition
     assert log.plan_repair().empty
+
+
+def test_a_column_alone_is_the_one_of_all_columns(log):
+    whole = log.entries().to_table()
+    for name in whole.schema.names:
+        query = EntryQuery(skip=frozenset(whole.schema.names) - {name})
+        read = [batch for split in log.splits(query) for batch in log.read_split(split, query)]
+        assert {*read[0].schema.names} == {name, "offset"}
+        assert pa.Table.from_batches(read)[name] == whole[name]
 
 
 def test_entries_and_state_are_arrow_for_whoever_takes_it(log):

@@ -71,12 +71,8 @@ def test_the_tables_name_every_option_and_column():
     known = {*options._ANYWHERE, *sum(options._OF_VIEW.values(), ())} - {"path", "paths"}
     assert set(first_column("Options")) == known
     assert set(first_column("Views")) == set(options._OF_VIEW)
-    assert first_column("Columns of `entries`") == [
-        "source",
-        *(field.name for field in COMMON_FIELDS),
-        *dialect_names(),
-        "damage",
-    ]
+    assert first_column("Columns of `entries`") == [*views.NARROW, *dialect_names()]
+    assert {*views.NARROW, "dialect"} == {field.name for field in COMMON_FIELDS}
     for name in dialect_names():
         assert first_column(f"Columns of `state`: {name}") == ["source", *dialect(name).state_schema.names]
     assert first_column("Columns of `files`") == ["source", *views.FILES.names]

@@ -11,7 +11,7 @@ import pytest
 from tests.golden_cases import snapshot_of
 from tests.limestone.recorded import aborted, cases, errs, every, inspected, lay_out, meta, rows_of
 
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery
 from flintlog.core.log import Log
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.dialect import DIALECT
@@ -291,7 +291,7 @@ def test_durable_entries_are_as_many_as_the_original_counts(case, tmp_path):
     assert found.last_epoch == int(facts["max-appeared-epoch"])
     counted = 0
     for split in Log(DIALECT, Disk(), found.path).splits(EntryQuery()):
-        for batch in Log(DIALECT, Disk(), found.path).read_split(split, EntryQuery(payload=False)):
+        for batch in Log(DIALECT, Disk(), found.path).read_split(split, EntryQuery(skip=NO_PAYLOAD)):
             counted += sum(
                 line["operation"] in ("put", "remove")
                 and line["limestone"]["status"] in ("durable", "compacted")

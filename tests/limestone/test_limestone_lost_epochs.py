@@ -234,6 +234,7 @@ def spoil(file, how):
     return set(lost)
 
 
+@pytest.mark.sampled(4)
 @BOTH
 @pytest.mark.parametrize("how", SPOILED)
 @pytest.mark.parametrize("epochs", NO_EPOCHS)

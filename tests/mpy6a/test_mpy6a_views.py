@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.mpy6a.damaged import BY_CODE, FIRST, SECOND, T0, TOPICS, logged, noted, settled
 
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery
 from flintlog.core.log import Log
 from flintlog.dialects.mpy6a import entries, event_columns, scan, tables, waiting
 from flintlog.dialects.mpy6a import layout as lay
@@ -345,7 +345,7 @@ def test_filters(root):
     ranged = dump(root, first=(term, index), last=(term, index))
     assert {(row["term"], row["position"]) for row in ranged} == {(term, index)}
     assert {row["position"] for row in dump(root, first=(index,), last=(index,))} == {index}
-    assert all(row["payload"] is None for row in dump(root, payload=False))
+    assert all("payload" not in row for row in dump(root, skip=NO_PAYLOAD))
     with pytest.raises(UsageError, match="not the id of a session"):
         dump(root, key="seventeen")
 

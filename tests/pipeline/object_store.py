@@ -57,7 +57,7 @@ def object_store(home: Path) -> Iterator[dict[str, str]]:
         _wait(server, options, home / "log")
         yield options
     finally:
-        server.terminate()
+        server.kill()  # it would wait for connections that Spark's workers keep
         server.wait()
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from tests.golden_cases import cases, expected, materialise
-from tests.pipeline.in_process import entries_in_process, rows, state_in_process
+from tests.pipeline.in_process import details_in_process, rows, state_in_process
 
 from flintlog.errors import FlintlogError
 
@@ -45,8 +45,9 @@ def by_source(found):
 @pytest.fixture(scope="module")
 def entries(spark, directories):
     """Entries by case as Spark and as the engine give them, all in one job."""
-    engine = readable(directories, entries_in_process)
-    frame = spark.read.format("flintlog").load([str(directories[case]) for case in engine])
+    engine = readable(directories, details_in_process)
+    reader = spark.read.format("flintlog").option("details", "true")
+    frame = reader.load([str(directories[case]) for case in engine])
     groups = by_source(rows(frame))
     return {case: (groups[str(directories[case])], found) for case, found in engine.items()}
 

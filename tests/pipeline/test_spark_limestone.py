@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 from tests.limestone.recorded import every, lay_out
-from tests.pipeline.in_process import entries_in_process, rows, state_in_process
+from tests.pipeline.in_process import details_in_process, rows, state_in_process
 
 from flintlog.errors import FlintlogError
 
@@ -27,12 +27,13 @@ def readable(directories, read):
     return found
 
 
-@pytest.mark.parametrize(("view", "read"), [("entries", entries_in_process), ("state", state_in_process)])
+@pytest.mark.parametrize(("view", "read"), [("entries", details_in_process), ("state", state_in_process)])
 def test_spark_reads_every_directory_as_the_engine_does(view, read, spark, directories):
     engine = readable(directories, read)
     assert len(engine) > 50
     paths = [str(directories[name]) for name in engine]
-    frame = spark.read.format("flintlog").option("view", view).load(paths)
+    options = {"details": "true"} if view == "entries" else {}
+    frame = spark.read.format("flintlog").option("view", view).options(**options).load(paths)
     expected = [row for found in engine.values() for row in found]
     assert sorted(rows(frame), key=repr) == sorted(expected, key=repr)
 

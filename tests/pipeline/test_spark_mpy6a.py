@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.mpy6a.damaged import SECOND, but, in_record, logged, noted
 from tests.mpy6a.recorded import WHOLE, lay_out
-from tests.pipeline.in_process import entries_in_process, rows, state_in_process
+from tests.pipeline.in_process import details_in_process, entries_in_process, rows, state_in_process
 
 from flintlog.core.dialect import EntryQuery
 
@@ -24,8 +24,9 @@ def directories(tmp_path_factory):
 
 @pytest.mark.parametrize("view", ["entries", "state"])
 def test_both_views_of_every_directory_are_those_of_the_engine(load, directories, view):
-    in_process = entries_in_process if view == "entries" else state_in_process
-    found = rows(load(*directories.values(), view=view))
+    in_process = details_in_process if view == "entries" else state_in_process
+    options = {"details": "true"} if view == "entries" else {}
+    found = rows(load(*directories.values(), view=view, **options))
     for path in directories.values():
         assert [row for row in found if row["source"] == path] == in_process(path), path
     assert len(found) > 30
@@ -47,15 +48,14 @@ def test_a_range_and_an_earlier_state_are_those_of_the_engine(load, directories)
 
 def test_a_filter_on_the_position_holds_beside_a_range_of_two_parts(load, directories):
     path = directories["operations"]
-    options = {"from": "1,20", "to": "1,30", "pushdown": "true"}
-    found = rows(load(path, **options).where("position >= 28 AND operation <> 'session'"))
+    options = {"from": "1,20", "to": "1,30"}
+    found = rows(load(path, **options, where="position >= 28 AND operation <> 'session'"))
     assert [(row["position"], row["operation"]) for row in found] == [
         (28, "new"),
         (29, "append"),
         (30, "finish"),
     ]
-    pushed = rows(load(path, pushdown="true").where("position = 28"))
-    assert [row["operation"] for row in pushed] == ["new"]
+    assert [row["operation"] for row in rows(load(path, where="position = 28"))] == ["new"]
 
 
 def test_damage_names_the_directory_and_the_place(load, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import threading
@@ -10,7 +12,7 @@ import pytest
 from tests.golden_cases import materialise, snapshot_of
 from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.errors import NotALogError, UsageError
 from flintlog.pipeline.options import local_path, read_options
@@ -25,17 +27,30 @@ def log(tmp_path_factory):
 
 # Columns
 
+NARROW = {
+    ("position", "bigint", False),
+    ("term", "bigint", True),
+    ("operation", "string", False),
+    ("stream", "string", True),
+    ("key", "binary", True),
+    ("payload", "binary", True),
+    ("file", "string", False),
+    ("offset", "bigint", False),
+    ("length", "bigint", False),
+}
+
 
 def test_columns_have_the_types_and_nullability_that_the_dialect_declares(load, log):
     entries = {(f.name, f.dataType.simpleString(), f.nullable) for f in load(log).schema}
     state = [(f.name, f.dataType.simpleString(), f.nullable) for f in load(log, view="state").schema]
-    assert {
+    assert entries == NARROW
+    everything = {(f.name, f.dataType.simpleString(), f.nullable) for f in load(log, details="true").schema}
+    assert everything == {
+        *NARROW,
         ("source", "string", False),
-        ("position", "bigint", False),
-        ("stream", "string", True),
-        ("payload", "binary", True),
+        ("dialect", "string", False),
         ("taskflux", "struct<lsn:bigint,checksum:bigint,queue:string,key:bigint,id:decimal(20,0)>", True),
-    } <= entries
+    }
     assert state == [
         ("source", "string", False),
         ("queue", "string", False),
@@ -66,7 +81,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_the_column(spark, log, schem
 
 def test_positions_and_payload_are_options(load, log):
     found = rows(load(log, **{"from": "2", "to": "5", "payload": "false"}))
-    assert found == entries_in_process(log, EntryQuery(first=(2,), last=(5,), payload=False))
+    assert found == entries_in_process(log, EntryQuery(first=(2,), last=(5,), skip=NO_PAYLOAD))
     assert [row["position"] for row in found] == [2, 3, 4, 5]
     assert {row["payload"] for row in found} == {None}
 
@@ -107,8 +122,11 @@ def test_no_directory_is_refused():
 
 
 def test_a_refused_option_reaches_the_user_of_spark(load, log):
-    with pytest.raises(Exception, match="UsageError: option view: 'rows' is not a view"):
+    with pytest.raises(Exception) as refused:
         load(log, view="rows")
+    message, last = str(refused.value).splitlines()[-2:]
+    assert message == "flintlog.errors.UsageError: option view: 'rows' is not a view"
+    assert last == "Choose one of: entries, state, files, findings. SQLSTATE: 38000"
 
 
 def test_a_directory_that_is_no_log_is_refused_with_its_name(load, tmp_path):
@@ -177,9 +195,63 @@ def test_sql_reads_a_temporary_view(spark, log):
         spark.sql("DROP VIEW changes")
 
 
-def test_a_table_of_the_catalog_is_refused_with_what_to_do(spark, log):
-    with pytest.raises(Exception, match=r"UsageError: Spark does not keep .* CREATE TEMPORARY VIEW"):
-        spark.sql(f"CREATE TABLE changes USING flintlog OPTIONS (path '{log}')")
+def test_a_table_of_the_catalog_is_refused_with_what_to_type(spark, log):
+    with pytest.raises(Exception, match="UsageError: Spark does not keep") as refused:
+        spark.sql(f"CREATE TABLE changes USING flintlog OPTIONS (path '{log}', `from` '1')")
+    typed = re.search(r"Type: (CREATE .*)\. SQLSTATE", str(refused.value))[1]
+    spark.sql(typed.replace(" name ", " changes "))
+    try:
+        assert rows(spark.sql("SELECT min(position) AS first FROM changes")) == [{"first": 1}]
+    finally:
+        spark.sql("DROP VIEW changes")
+
+
+def test_a_table_that_has_lost_its_directory_says_what_to_type(spark, log):
+    spark.sql(f"CREATE TABLE lost (position long) USING flintlog LOCATION '{log}'")
+    try:
+        with pytest.raises(Exception, match=r"no directory was named\n.* CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT * FROM lost").collect()
+    finally:
+        spark.sql("DROP TABLE lost")
+
+
+# What is no log
+
+
+def test_a_pattern_may_pass_over_what_is_no_log(load, log, segmented, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_bytes(b"jpg")
+    (tmp_path / "empty").mkdir()
+    for name, target in (("a", log), ("b", segmented)):
+        (tmp_path / name).symlink_to(target)
+    with pytest.raises(NotALogError, match=f"{tmp_path}/empty: no dialect recognises"):
+        read_options({"path": f"{tmp_path}/*"})
+    found = read_options({"path": f"{tmp_path}/*", "ignore_foreign": "true"})
+    assert found.sources == (f"{tmp_path}/a", f"{tmp_path}/b")
+    assert load(f"{tmp_path}/*", ignore_foreign="true").count() == 451
+
+
+def test_what_is_named_itself_is_never_passed_over(log, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "log").symlink_to(log)
+    for paths in ([f"{tmp_path}/photos", f"{tmp_path}/*"], [f"{tmp_path}/*", f"{tmp_path}/photos"]):
+        with pytest.raises(NotALogError, match=f"{tmp_path}/photos: no dialect recognises"):
+            read_options({"paths": json.dumps(paths), "ignore_foreign": "true"})
+
+
+def test_a_pattern_that_finds_no_log_at_all_is_refused(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(NotALogError, match=r"none of the 2 directories is a log .* Check the pattern"):
+        read_options({"path": f"{tmp_path}/*", "ignore_foreign": "true"})
+
+
+def test_with_a_dialect_a_pattern_passes_over_the_logs_of_others(log, tmp_path):
+    (tmp_path / "queues").symlink_to(log)
+    peer = materialise("01_few", tmp_path, dialect="zmqraft")
+    asked = {"paths": json.dumps([f"{tmp_path}/*", f"{peer.parent}/*"]), "ignore_foreign": "true"}
+    assert read_options({**asked, "dialect": "zmqraft"}).sources == (str(peer),)
+    assert set(read_options(asked).dialects) == {"taskflux", "zmqraft"}
 
 
 # Damage
@@ -251,7 +323,8 @@ def check_prefix(frame, queue, acknowledged):
 
 def test_spark_finds_the_source_with_light_imports():
     code = (
-        "import sys, pyspark_flintlog; print(*({'numba', 'numpy', 'pyarrow', 'pandas'} & set(sys.modules)))"
+        "import sys, pyspark.sql.datasource; theirs = set(sys.modules); import pyspark_flintlog;"
+        "print(*({'numba', 'numpy', 'pyarrow', 'pandas'} & (set(sys.modules) - theirs)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

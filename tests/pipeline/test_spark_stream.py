@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_a_running_stream_keeps_up_with_a_live_store_and_goes_on_after_a_stop(sp
             thread.join()
     finish(start(spark, path, tmp_path, now=True))
     assert numbers_of(spark.read.parquet(f"{tmp_path}/out")) == [-1, *written]
+
+
+def test_several_dialects_are_one_stream(spark, tmp_path):
+    with ExitStack() as open_stores:
+        writers = {
+            name: open_stores.enter_context(writer(name, tmp_path / "logs" / name)) for name in DIALECTS
+        }
+        for numbers in (range(30), range(30, 50)):
+            for write, rotate in writers.values():
+                write(numbers)
+                rotate(False)
+            finish(start(spark, f"{tmp_path}/logs/*", tmp_path, now=True, max_entries_per_trigger="60"))
+    found = spark.read.parquet(f"{tmp_path}/out")
+    for name in DIALECTS:
+        assert numbers_of(found.where(f"dialect = '{name}'")) == list(range(50)), name
 
 
 @pytest.mark.long
@@ -145,7 +161,16 @@ def test_what_only_the_other_kind_of_read_can_do_is_refused(segmented):
     for options, words in (({"view": "state"}, "is no stream"), ({"from": "3"}, "a stream has none")):
         source = FlintlogDataSource({"path": str(segmented), **options})
         with pytest.raises(UsageError, match=words):
-            source.streamReader(source.schema())
+            source.streamReader(source.schema()).initialOffset()
+
+
+def test_a_refused_stream_says_so_and_what_to_do(spark, segmented, tmp_path):
+    query = start(spark, segmented, tmp_path, now=True, view="state")
+    with pytest.raises(
+        Exception,
+        match=r"UsageError: option view: 'state' is no stream\nA stream has the view entries\. SQLSTATE",
+    ):
+        query.awaitTermination()
 
 
 def test_offsets_of_other_directories_and_versions_are_refused(segmented):

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 from tests.every_directory import every_directory
-from tests.pipeline.in_process import entries_in_process, rows
+from tests.pipeline.in_process import details_in_process, entries_in_process, rows
 
 from flintlog.core.dialect import EntryQuery, Split, detect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS, plan_entries, read_entries
@@ -79,10 +79,10 @@ def test_entries_of_all_dialects_stand_in_one_frame(load, directories):
     engine = {}
     for path in directories:
         try:
-            engine[path] = entries_in_process(path)
+            engine[path] = details_in_process(path)
         except FlintlogError:
             continue
-    frame = load(*engine)
+    frame = load(*engine, details="true")
     assert frame.columns == ["source", *(field.name for field in COMMON_FIELDS), *dialect_names()]
     found = by_source(frame)
     nothing = dict.fromkeys(dialect_names())
@@ -94,7 +94,7 @@ def test_entries_of_all_dialects_stand_in_one_frame(load, directories):
 @pytest.mark.parametrize("on_damage", ["stop", "report"])
 def test_damage_is_passed_over_or_told_in_one_frame(load, directories, on_damage):
     query = EntryQuery(on_damage=on_damage)
-    frame = load(*directories, on_damage=on_damage)
+    frame = load(*directories, on_damage=on_damage, details="true")
     found = by_source(frame)
     nothing = {**dict.fromkeys(dialect_names()), **({"damage": None} if on_damage == "report" else {})}
     for path in directories:
@@ -113,16 +113,16 @@ def test_damage_is_passed_over_or_told_in_one_frame(load, directories, on_damage
     )
 
 
-def test_pushed_filters_hold_for_rows_of_damage(load, directories):
+def test_conditions_hold_for_rows_of_damage(load, directories):
     some = directories[::4]
-    told = rows(load(*some, on_damage="report").select("source", "operation", "offset", "position"))
+    columns = "source,operation,offset,position,taskflux,mpy6a"
+    told = rows(load(*some, on_damage="report", columns=columns))
     for condition, keeps in (
         ("operation = 'damage'", lambda row: row["operation"] == "damage"),
         ("position >= 2", lambda row: row["position"] is not None and row["position"] >= 2),
     ):
-        pushed = load(*some, on_damage="report", pushdown="true").where(condition)
-        expected = [row for row in told if keeps(row)]
-        assert rows(pushed.select("source", "operation", "offset", "position")) == expected != []
+        found = rows(load(*some, on_damage="report", columns=columns, where=condition))
+        assert found == [row for row in told if keeps(row)] != []
 
 
 def test_pieces_of_any_size_give_the_same_rows(load, segmented):

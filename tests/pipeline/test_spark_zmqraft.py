@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import pytest
 from tests.golden_cases import cases, expected, materialise
-from tests.pipeline.in_process import entries_in_process, rows, state_in_process
+from tests.pipeline.in_process import details_in_process, entries_in_process, rows, state_in_process
 
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +28,7 @@ def read(spark, directories):
     def read(view):
         found = defaultdict(list)
         reader = spark.read.format("flintlog").option("view", view)
+        reader = reader.option("details", "true") if view == "entries" else reader
         for row in rows(reader.load(list(directories.values()))):
             found[row["source"]].append(row)
         return {case: found[path] for case, path in directories.items()}
@@ -39,7 +40,7 @@ def test_entries_of_every_good_case_are_those_of_the_engine_and_of_the_original(
     found = read("entries")
     assert sum(map(len, found.values())) > 150
     for case, path in directories.items():
-        assert found[case] == entries_in_process(path), case
+        assert found[case] == details_in_process(path), case
         recorded = expected(case, "zmqraft").get("log", {"entries": [], "firstIndex": 1})
         live = [row for row in found[case] if row["position"] >= recorded["firstIndex"]]
         assert [
@@ -60,7 +61,7 @@ def test_the_state_of_every_good_case_is_that_of_the_engine(read, directories):
 def test_a_range_and_an_earlier_state_are_those_of_the_engine(load, directories):
     path = directories["03_multi_files"]
     found = rows(load(path, **{"from": "20", "to": "30", "payload": "false"}))
-    assert found == entries_in_process(path, EntryQuery(first=(20,), last=(30,), payload=False))
+    assert found == entries_in_process(path, EntryQuery(first=(20,), last=(30,), skip=NO_PAYLOAD))
     assert [row["position"] for row in found] == list(range(20, 31))
     assert {row["file"] for row in found} == {
         f"log/00000/00/00/000000000000{first:02x}.rlog" for first in (0x10, 0x18)

@@ -13,7 +13,7 @@ from flintlog.cli.output import Output
 from flintlog.cli.progress import output_form, progress, progress_option
 from flintlog.cli.rows import Row, row_chunks, told_when_empty
 from flintlog.cli.verb import Verb, count, named_log, position
-from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split, skipping
 from flintlog.core.live import holding, told_when_it_goes
 from flintlog.core.log import Log
 from flintlog.core.position import Position
@@ -140,19 +140,14 @@ def entry_query(
     payload: bool,
 ) -> EntryQuery:
     """The entries that a person asks for; `streams` has names by the word (queue, topic) that was said for them."""
-    for word in operations or ():
-        if word not in log.operations:
-            raise UsageError(
-                f"no entry of {_log_of(log)} is a {word!r}",
-                advice=f"There are {_some(log.operations)}",
-            )
+    log.check_operations(operations or ())
     return EntryQuery(
         first=first,
         last=last,
         operations=None if operations is None else frozenset(operations),
         streams=_streams(log, streams),
         key=key,
-        payload=payload,
+        skip=skipping(payload=payload),
     )
 
 
@@ -161,20 +156,12 @@ def _streams(log: Log, given: Mapping[str, Sequence[str]]) -> frozenset[str] | N
     for word in given:
         if word not in (log.stream, "stream") or log.stream is None:
             has = f"Use --{log.stream}" if log.stream else f"Leave --{word} out"
-            raise UsageError(f"{_log_of(log)} has no {word}s", file=log.path, advice=has)
+            raise UsageError(f"this {log.dialect} log has no {word}s", file=log.path, advice=has)
     found = frozenset(name for names in given.values() for name in names)
     for name in found:
         if not name.isprintable() and name.encode(errors="replace").decode() != name:
             raise UsageError(f"{name!r} is not text in UTF-8", advice="Type the name as it is shown")
     return found if given else None
-
-
-def _log_of(log: Log) -> str:
-    return f"this {log.dialect} log"
-
-
-def _some(words: tuple[str, ...]) -> str:
-    return ", ".join(word for word in words if not word.isdecimal())
 
 
 def _known_files(log: Log, names: Sequence[str]) -> list[str]:
@@ -267,7 +254,7 @@ def _first_entries(
     """The fields up to the end of entry number `limit`."""
     if limit == 0:
         return
-    end = _end_of_entry(log, replace(query, payload=False), files, limit)
+    end = _end_of_entry(log, replace(query, skip=skipping(payload=False)), files, limit)
     for field in fields:
         if end is not None and field.file == end[0] and field.offset >= end[1]:
             return

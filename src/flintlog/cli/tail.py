@@ -11,7 +11,7 @@ from flintlog.cli.export import loss_option
 from flintlog.cli.output import Output
 from flintlog.cli.rows import Row, row_chunks
 from flintlog.cli.verb import Verb, count, named_log
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import EntryQuery, skipping
 from flintlog.core.follow import Cursor, Delivery, Follower, Limits, OnLoss, beginning
 from flintlog.core.log import Log
 
@@ -43,7 +43,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     from flintlog.core.entries import COMMON_FIELDS  # Arrow is slow to load and only needed here
 
     log = named_log(arguments)
-    query = EntryQuery(payload=not arguments.no_payload)
+    query = EntryQuery(skip=skipping(payload=not arguments.no_payload))
     names = [field.name for field in COMMON_FIELDS if query.payload or field.name != "payload"]
     tail = Tail(log, query, arguments.on_loss)
     chunks = tail.last(arguments.lines)
@@ -59,7 +59,7 @@ class Tail:
         self._query = query
         self._on_loss: OnLoss = on_loss
         self._follower: Follower = log.follower()
-        self._place: Cursor = beginning()
+        self._cursor: Cursor = beginning()
 
     def last(self, number: int) -> Iterator[list[Row]]:
         """The last entries that are durable now."""
@@ -82,9 +82,9 @@ class Tail:
         return self._ordered([batch for delivery in self._step(_STEP) for batch in self._read(delivery)])
 
     def _step(self, limits: Limits) -> list[Delivery]:
-        end = self._follower.advance(self._place, limits, self._on_loss)
-        deliveries = self._follower.deliveries(self._place, end, self._query, self._on_loss)
-        self._place = end
+        end = self._follower.advance(self._cursor, limits, self._on_loss)
+        deliveries = self._follower.deliveries(self._cursor, end, self._query, self._on_loss)
+        self._cursor = end
         return deliveries
 
     def _read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:

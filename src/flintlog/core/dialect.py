@@ -24,14 +24,21 @@ if TYPE_CHECKING:
 OnDamage = Literal["fail", "stop", "report"]
 
 SPLIT_BYTES = 64 << 20
+NO_PAYLOAD = frozenset({"payload"})
 
 _NAMES = ("taskflux", "zmqraft", "mpy6a", "limestone")
+
+
+def skipping(*, payload: bool) -> frozenset[str]:
+    """The columns that a query skips which wants payloads or not."""
+    return frozenset() if payload else NO_PAYLOAD
 
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
     """Which entries. Positions are inclusive; None means no bound. `operations` and `streams` name what to keep.
 
+    Batches have no columns of those that `skip` names, and making them costs nothing. They always have `offset`.
     `on_damage` says what happens where entries should be and cannot be read: the error, an end of that file, or a
     row for it and what the dialect knows to read behind. `split_bytes` is how large a piece of a file may be.
     """
@@ -41,9 +48,18 @@ class EntryQuery:
     operations: frozenset[str] | None = None
     streams: frozenset[str] | None = None
     key: str | None = None  # as a person types it; the dialect knows what it means
-    payload: bool = True
+    skip: frozenset[str] = frozenset()
     on_damage: OnDamage = "fail"
     split_bytes: int = SPLIT_BYTES
+
+    @property
+    def payload(self) -> bool:
+        """Are the payloads read?"""
+        return self.makes("payload")
+
+    def makes(self, column: str) -> bool:
+        """Is this column made?"""
+        return column not in self.skip or column == "offset"
 
     @property
     def takes_all(self) -> bool:
@@ -163,7 +179,7 @@ class Dialect(ABC):
         one_number(position, self.name, self.unit)
 
     def parse(self, position: Position) -> Any:
-        """A position as the rooms of this dialect take it; raises where it is none of this dialect."""
+        """A position as the rooms of this dialect take it; raises where this dialect has none like it."""
         number = one_number(position, self.name, self.unit)
         if number < 0:
             raise UsageError(f"{number} is not an {self.unit}", advice="Give a number from 0 on")

@@ -20,7 +20,7 @@ Who asks for a report of damage gets a row for each place where entries should b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,6 +31,8 @@ from flintlog.errors import DamageError, FlintlogError, UnsupportedError
 
 if TYPE_CHECKING:
     from flintlog.core.log import Log
+
+Makers = Mapping[str, Callable[[], pa.Array]]  # of columns, by their names
 
 DAMAGE = "damage"
 DAMAGE_FIELD = pa.field(
@@ -54,6 +56,12 @@ COMMON_FIELDS: tuple[pa.Field, ...] = (
 def entry_schema(dialect: str, own: pa.StructType) -> pa.Schema:
     """The common columns and the dialect's own struct."""
     return pa.schema([*COMMON_FIELDS, pa.field(dialect, own)])
+
+
+def entry_columns(schema: pa.Schema, query: EntryQuery, columns: Makers) -> pa.RecordBatch:
+    """A batch of the columns that a query does not skip."""
+    made = [field for field in schema if query.makes(field.name)]
+    return pa.RecordBatch.from_arrays([columns[field.name]() for field in made], schema=pa.schema(made))
 
 
 def reported(schema: pa.Schema) -> pa.Schema:

@@ -1,9 +1,9 @@
-"""Following a log that a store writes to: what is new since a place, delivered once and never before it is durable.
+"""Following a log that a store writes to: what is new since a cursor, delivered once and never before it is durable.
 
-A *place* says up to where everything was delivered. It is a small JSON object that describes itself, so that a
+A *cursor* says up to where everything was delivered. It is a small JSON object that describes itself, so that a
 checkpoint, a manifest or a person can hold it; the empty one is the beginning of the log. `advance` finds the next
-place, `deliveries` turns two places into work for any task, `read` does one delivery. The same two places give the same
-rows, however often they are read.
+cursor, `deliveries` turns two cursors into work for any task, `read` does one delivery. The same two cursors give the
+same rows, however often they are read.
 
 What cannot be told by entries is a row of its own:
 
@@ -44,7 +44,7 @@ _NOT_SYNCABLE = (errno.EROFS, errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EA
 
 
 def beginning() -> Cursor:
-    """The place in front of the first entry."""
+    """The cursor in front of the first entry."""
     return {}
 
 
@@ -54,7 +54,7 @@ class Limits:
 
     entries: int | None = None
     bytes: int | None = None
-    until: Cursor | None = None  # and nothing behind this place
+    until: Cursor | None = None  # and nothing behind this cursor
 
     def room(self, entries: int, size: int) -> bool:
         """May more be taken, after so many entries and bytes?"""
@@ -89,10 +89,10 @@ class Follower(Protocol):
     """How one log is followed. Never locks and never changes a byte."""
 
     def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
-        """The place behind what is new and durable, `start` itself when nothing is."""
+        """The cursor behind what is new and durable, `start` itself when nothing is."""
 
     def deliveries(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
-        """The work between two places, in log order. Of the query only `payload` counts."""
+        """The work between two cursors, in log order. Of the query only `payload` counts."""
 
     def read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
         """The rows of one delivery."""
@@ -178,7 +178,7 @@ def looking_again(disk: Disk, look: Callable[[], T]) -> T:
 def step(
     follower: Follower, start: Cursor, limits: Limits, on_loss: OnLoss = "fail"
 ) -> tuple[Cursor, Iterator[pa.RecordBatch]]:
-    """What is new in process: the next place, and the rows up to it."""
+    """What is new in process: the next cursor, and the rows up to it."""
     end = follower.advance(start, limits, on_loss)
     if end == start:
         return start, iter(())

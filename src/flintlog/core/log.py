@@ -29,6 +29,7 @@ from flintlog.core.dialect import (
     Split,
     detect,
     dialect,
+    skipping,
 )
 from flintlog.core.lazy import lazy
 from flintlog.core.live import Moment
@@ -201,19 +202,23 @@ class Log:
                 f"on_damage cannot be {on_damage!r}", advice="Choose one of: 'fail', 'stop', 'report'"
             )
         asked = _words(operations)
-        for word in asked or ():
-            if word not in (*self.operations, "damage"):
-                raise UsageError(
-                    f"no entry of this {self.dialect} log is a {word!r}",
-                    advice=f"There are {', '.join(one for one in self.operations if not one.isdecimal())}",
-                )
+        self.check_operations((asked or frozenset()) - {"damage"})
         if isinstance(key, int):
             key = str(key)
         if key is not None and not isinstance(key, str):
             raise UsageError(f"{key!r} is not a key as `dump --key` takes it", advice="Give text")
         bounds = as_position(first), as_position(last)
-        query = EntryQuery(*bounds, asked, _words(streams), key, bool(payload), on_damage)
+        query = EntryQuery(*bounds, asked, _words(streams), key, skipping(payload=bool(payload)), on_damage)
         return self.rows(self._checked(query))
+
+    def check_operations(self, words: Collection[str]) -> None:
+        """Raise for a word that the column `operation` cannot have here."""
+        for word in words:
+            if word not in self.operations:
+                raise UsageError(
+                    f"no entry of this {self.dialect} log is a {word!r}",
+                    advice=f"There are {', '.join(one for one in self.operations if not one.isdecimal())}",
+                )
 
     def rows(self, query: EntryQuery) -> Rows:
         """The entries of a query."""
@@ -277,7 +282,7 @@ class Log:
         )
 
     def follower(self) -> Follower:
-        """What is new since a place, for streams and exports. One for each reader: it remembers where it was."""
+        """What is new since a cursor, for streams and exports. One for each reader: it remembers where it was."""
         follower: Follower = self._room("follow").follower(self)
         return follower
 

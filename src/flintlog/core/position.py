@@ -19,7 +19,7 @@ def position_json(position: Position | None) -> int | list[int] | None:
 
 
 def position_of(value: object) -> Position | None:
-    """The position that `position_json` wrote; `ValueError` for what is none."""
+    """The position that `position_json` wrote; `ValueError` for anything else."""
     if value is None:
         return None
     parts = tuple(value) if isinstance(value, list) else (value,)

@@ -15,7 +15,7 @@ from flintlog.core.journal import continue_repair
 from flintlog.core.kept import KEPT_DIRECTORY
 from flintlog.core.log import Log
 from flintlog.core.plan import Plan
-from flintlog.disk import Disk, Progress, no_progress
+from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, RefusedError
 
 ROUNDS_MAX = 8  # each heals something, so more than a few are a fault of ours
@@ -33,12 +33,12 @@ class Repaired:
     further: Plan | None
 
 
-def repair(log: Log, plan: Plan, progress: Progress = no_progress) -> Repaired:
+def repair(log: Log, plan: Plan) -> Repaired:
     """Apply a plan and those that follow from it and lose nothing, then verify the directory."""
     kept = posixpath.join(plan.path, KEPT_DIRECTORY)
     there = log.disk.list(kept)
     try:
-        return _repair(log, plan, progress)
+        return _repair(log, plan)
     except KeyboardInterrupt as interrupt:  # a round that was not finished has taken back what it kept
         if set(log.disk.list(kept)) <= {*there}:
             raise
@@ -46,7 +46,7 @@ def repair(log: Log, plan: Plan, progress: Progress = no_progress) -> Repaired:
         raise KeyboardInterrupt(words) from interrupt
 
 
-def _repair(log: Log, plan: Plan, progress: Progress) -> Repaired:
+def _repair(log: Log, plan: Plan) -> Repaired:
     rounds: list[tuple[Plan, str]] = []
     before: str | None = None
     while True:
@@ -55,7 +55,7 @@ def _repair(log: Log, plan: Plan, progress: Progress) -> Repaired:
             continue_repair(log.disk, kept, posixpath.basename(before))
         before = kept or before
         rounds.append((plan, done))
-        after = log.verify(progress)
+        after = log.verify()
         if after.verdict == "clean":
             return Repaired(tuple(rounds), after, None)
         plan = log.plan_repair()

@@ -1,6 +1,6 @@
 """Following a log whose entries are numbered: LSN, index, state id.
 
-A place of such a log:
+A cursor of such a log:
 
 | field | meaning |
 |---|---|
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery, Split
 from flintlog.core.follow import (
     LOST,
     TRUNCATE,
@@ -104,7 +104,7 @@ class SequenceFollower:
 
     def entry_at(self, splits: list[Split], position: Position) -> Mark | None:
         """The entry at a position, which the first split holds."""
-        query = EntryQuery(first=position, last=position, payload=False)
+        query = EntryQuery(first=position, last=position, skip=NO_PAYLOAD)
         for split in splits[:1]:
             for batch in self._log.read_split(split, query):
                 terms, numbers = self.ids(batch)
@@ -116,15 +116,15 @@ class SequenceFollower:
     # Planning
 
     def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
-        place = looking_again(self._log.disk, lambda: self._advance(start, limits, on_loss))
-        self._known = place
-        return place
+        cursor = looking_again(self._log.disk, lambda: self._advance(start, limits, on_loss))
+        self._known = cursor
+        return cursor
 
     def _advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         taken = _Progress(position_of(start.get("position")), _marks(start))
         if self._mark_stands(taken.marks) is False:
             self._go_back(taken)
-        splits = self.splits(EntryQuery(first=self.after(taken.position), payload=False))
+        splits = self.splits(EntryQuery(first=self.after(taken.position), skip=NO_PAYLOAD))
         first = self.first_of(splits)
         expected = self.after(taken.position)
         if expected is not None and first is not None and first > expected:
@@ -136,7 +136,7 @@ class SequenceFollower:
         if not taken.entries and taken.void is None and taken.lost is None:
             return start
         make_durable(self._log.disk, self._log.root, synced)
-        return self._place(taken)
+        return self._cursor(taken)
 
     def _before(self, position: Position) -> Position:
         return (*position[:-1], position[-1] - 1)
@@ -147,7 +147,7 @@ class SequenceFollower:
 
         growing: set[str] = set()
         until = None if limits.until is None else position_of(limits.until.get("position"))
-        query = EntryQuery(first=self.after(taken.position), last=until, payload=False)
+        query = EntryQuery(first=self.after(taken.position), last=until, skip=NO_PAYLOAD)
         if until is not None and query.first is not None and query.first > until:
             return growing
         for split in splits:
@@ -192,17 +192,17 @@ class SequenceFollower:
         kept[oldest.position] = oldest  # by it a log that was begun anew is known
         return list(reversed(kept.values()))
 
-    def _place(self, taken: _Progress) -> Cursor:
+    def _cursor(self, taken: _Progress) -> Cursor:
         marks = [mark if mark.checksum is not None else self._with_checksum(mark) for mark in taken.marks]
-        place: Cursor = {
+        cursor: Cursor = {
             "position": None if taken.position is None else position_json(taken.position),
             "marks": [[position_json(mark.position), mark.term, mark.checksum] for mark in marks],
         }
         if taken.void is not None:
-            place["void"] = position_json(taken.void)
+            cursor["void"] = position_json(taken.void)
         if taken.lost is not None:
-            place["lost"] = [position_json(position) for position in taken.lost]
-        return place
+            cursor["lost"] = [position_json(position) for position in taken.lost]
+        return cursor
 
     # Truncation
 
@@ -211,7 +211,7 @@ class SequenceFollower:
         if not marks:
             return None
         mark = marks[-1]
-        splits = self.splits(EntryQuery(first=mark.position, payload=False))
+        splits = self.splits(EntryQuery(first=mark.position, skip=NO_PAYLOAD))
         first = self.first_of(splits)
         if first is None or mark.position < first:
             return None
@@ -230,7 +230,7 @@ class SequenceFollower:
         if missing is not None:
             last = self._agreed(last, missing)
         if last is None:  # nothing that was delivered can be found: the log begins anew
-            splits = self.splits(EntryQuery(payload=False))
+            splits = self.splits(EntryQuery(skip=NO_PAYLOAD))
             first = self.first_of(splits)
             taken.void = min(first or missing.position, missing.position) if missing else first
             taken.position = None
@@ -238,7 +238,7 @@ class SequenceFollower:
         taken.void = self.after(last)
         taken.position = last
         if not taken.marks or taken.marks[-1].position < last:  # now the last of its term that counts
-            end = self.entry_at(self.splits(EntryQuery(first=last, payload=False)), last)
+            end = self.entry_at(self.splits(EntryQuery(first=last, skip=NO_PAYLOAD)), last)
             taken.marks += [end] if end is not None else []
 
     def _agreed(self, last: Position | None, missing: Mark) -> Position | None:
@@ -247,8 +247,8 @@ class SequenceFollower:
 
         if not self.counts or last is None:
             return last
-        splits = self.splits(EntryQuery(first=self.after(last), payload=False))
-        query = EntryQuery(first=self.after(last), last=missing.position, payload=False)
+        splits = self.splits(EntryQuery(first=self.after(last), skip=NO_PAYLOAD))
+        query = EntryQuery(first=self.after(last), last=missing.position, skip=NO_PAYLOAD)
         agreed = last
         for split in splits:
             for batch in self._log.read_split(split, query):
@@ -292,7 +292,7 @@ class SequenceFollower:
         deliveries = [Delivery(query, report=report) for report in reports]
         if last is None or (first is not None and first > last):
             return deliveries
-        asked = replace(EntryQuery(first=first, last=last), payload=query.payload)
+        asked = replace(EntryQuery(first=first, last=last), skip=query.skip)
         splits = self.splits(asked)
         begins = self.first_of(splits)
         if begins is None or (first is not None and begins > first):
@@ -363,9 +363,9 @@ class SequenceFollower:
         return f"operations from {self._log.unit} {list(first)} on, in front of {list(behind)},"
 
 
-def _marks(place: Cursor) -> list[Mark]:
+def _marks(cursor: Cursor) -> list[Mark]:
     found = []
-    for position, term, checksum in place.get("marks", ()):
+    for position, term, checksum in cursor.get("marks", ()):
         where = position_of(position)
         assert where is not None
         found.append(Mark(where, term, checksum))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from flintlog.core.dialect import SPLIT_BYTES, EntryQuery, OnDamage, dialect
+from flintlog.core.dialect import SPLIT_BYTES, EntryQuery, OnDamage, dialect, skipping
 from flintlog.core.position import Position, parse_position
-from flintlog.errors import UsageError
-from flintlog.pipeline.paths import Storage, at_once, expand, local_path, locate, open_at
+from flintlog.errors import NotALogError, UsageError
+from flintlog.pipeline.paths import Storage, at_once, expand, is_pattern, local_path, locate, open_at
+from flintlog.pipeline.where import Condition, parse
 
 View = Literal["entries", "state", "files", "findings"]
 
-_ANYWHERE = ("path", "paths", "view", "dialect", "edition", "pushdown")
+_ANYWHERE = ("path", "paths", "view", "dialect", "edition", "ignore_foreign", "columns", "where")
 _OF_VIEW: dict[View, tuple[str, ...]] = {
-    "entries": ("from", "to", "payload", "on_damage", "split_bytes"),
+    "entries": ("from", "to", "details", "payload", "on_damage", "split_bytes"),
     "state": ("as_of",),
     "files": (),
     "findings": (),
@@ -42,8 +43,15 @@ class ReadOptions:
     view: View = "entries"
     query: EntryQuery = field(default_factory=EntryQuery)
     as_of: Position | None = None
-    pushdown: bool = False
+    details: bool = False
+    columns: tuple[str, ...] | None = None  # None: those of the view
+    where: tuple[Condition, ...] = ()
+    several: bool = False  # directories, or a pattern that can stand for several
     storage: Storage = ()
+
+    def dialect_of(self, source: str) -> str:
+        """The dialect of one of the directories."""
+        return self.dialects[self.sources.index(source)]
 
     @property
     def dialect(self) -> str:
@@ -70,20 +78,24 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             if name.startswith(_STORAGE)
         )
     )
-    sources = expand(_sources(values), storage)
+    named = _sources(values)
+    directories = _directories(values, named, storage)
     read = ReadOptions(
-        sources=sources,
-        dialects=_dialects(values, sources, storage),
+        sources=tuple(directories),
+        dialects=tuple(directories.values()),
         view=view,
         query=EntryQuery(
             first=_position(values, "from"),
             last=_position(values, "to"),
-            payload=_flag(values, "payload", otherwise=True),
+            skip=skipping(payload=_flag(values, "payload", otherwise=True)),
             on_damage=_choice(values, "on_damage", _ON_DAMAGE),
             split_bytes=_bytes(values, "split_bytes", otherwise=SPLIT_BYTES),
         ),
         as_of=_position(values, "as_of"),
-        pushdown=_flag(values, "pushdown", otherwise=False),
+        details=_flag(values, "details", otherwise=False),
+        columns=_columns(values),
+        where=parse(values["where"]) if "where" in values else (),
+        several=len(named) > 1 or any(map(is_pattern, named)),
         storage=storage,
     )
     if view == "state":
@@ -103,13 +115,28 @@ def _view(values: Mapping[str, str]) -> View:
 
 def _refuse_unknown(values: Mapping[str, str], view: View) -> None:
     if _OF_CATALOG in values:
-        raise UsageError("Spark does not keep the options of a table in its catalog", advice=_NAME_IT)
+        raise UsageError("Spark does not keep the options of a table in its catalog", advice=_as_view(values))
+    if "pushdown" in values:
+        raise UsageError(
+            "option pushdown: it is gone, because Spark gave a second query the rows of the first one's filters",
+            advice="Name the rows with the option where, such as where=\"position > 10 AND operation = 'add'\"",
+        )
     known = (*_ANYWHERE, *_OF_VIEW[view])
     for name in values:
         if name not in known and not name.startswith(_STORAGE):
             raise UsageError(
                 f"option {name}: the view {view!r} has none", advice=f"It has {', '.join(known)}, {_STORAGE}*"
             )
+
+
+def _as_view(values: Mapping[str, str]) -> str:
+    """What to type instead of a table: the same options, for a view of this session."""
+    names = dict.fromkeys(name for names in (_ANYWHERE, *_OF_VIEW.values()) for name in names)
+    given = {"path": "..."} | {name: values[name] for name in names if name in values}
+    given["path"] = given["path"].removeprefix("file:")
+    quoted = {name: value.replace("\\", r"\\").replace("'", r"\'") for name, value in given.items()}
+    options = ", ".join(f"`{name}` '{value}'" for name, value in quoted.items())
+    return f"Type: CREATE TEMPORARY VIEW name USING flintlog OPTIONS ({options})"
 
 
 def _sources(values: Mapping[str, str]) -> tuple[str, ...]:
@@ -122,18 +149,38 @@ def _sources(values: Mapping[str, str]) -> tuple[str, ...]:
         raise UsageError("option paths: a JSON list of directories was expected", advice=_NAME_IT)
     sources = tuple(dict.fromkeys([*many, *([values["path"]] if "path" in values else [])]))
     if not sources:
-        raise UsageError("no directory was named", advice=_NAME_IT)
+        raise UsageError("no directory was named", advice=f"{_NAME_IT}. A table of Spark's catalog loses it")
     return sources
 
 
-def _dialects(values: Mapping[str, str], sources: tuple[str, ...], storage: Storage) -> tuple[str, ...]:
-    if "dialect" in values:
-        return (dialect(values["dialect"].lower()).name,) * len(sources)
+def _directories(values: Mapping[str, str], named: Sequence[str], storage: Storage) -> dict[str, str]:
+    """The directories to read, each with its dialect."""
+    found = expand(named, storage)
+    spoken = dialect(values["dialect"].lower()).name if "dialect" in values else None
+    ignores = _flag(values, "ignore_foreign", otherwise=False)
 
-    def find(source: str) -> str:
-        return open_at(source, storage).dialect
+    def find(source: str) -> str | None:
+        may_be_foreign = ignores and found[source]
+        if spoken is not None and not may_be_foreign:
+            return spoken
+        try:
+            name = open_at(source, storage).dialect
+        except NotALogError:
+            if may_be_foreign:
+                return None
+            raise
+        return name if spoken in (None, name) else None
 
-    return tuple(at_once(find, sources, sources))
+    names = at_once(find, list(found), found)
+    kept = {source: name for source, name in zip(found, names, strict=True) if name is not None}
+    if not kept:
+        raise NotALogError(
+            f"none of the {len(found)} directories is a {spoken or 'log that a dialect recognises'}"
+            + (" log" if spoken else ""),
+            file=named[0],
+            advice="Check the pattern; `ignore_foreign` leaves out what is no log",
+        )
+    return kept
 
 
 def _refuse_other_edition(read: ReadOptions, wanted: str) -> None:
@@ -146,6 +193,16 @@ def _refuse_other_edition(read: ReadOptions, wanted: str) -> None:
             raise UsageError(
                 f"option edition: {source} {what}", advice="Name the other one, or leave the option out"
             )
+
+
+def _columns(values: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Names between commas, each once."""
+    if "columns" not in values:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in values["columns"].split(",")))
+    if "" in names:
+        raise UsageError("option columns: a name is missing", advice="Give names with commas between them")
+    return names
 
 
 def _position(values: Mapping[str, str], name: str) -> Position | None:
@@ -162,7 +219,9 @@ def _flag(values: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
         return otherwise
     word = values[name].lower()
     if word not in _WORDS:
-        raise UsageError(f"option {name}: {values[name]!r} is neither true nor false")
+        raise UsageError(
+            f"option {name}: {values[name]!r} is neither true nor false", advice="Write one of these words"
+        )
     return _WORDS[word]
 
 

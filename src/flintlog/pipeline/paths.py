@@ -34,6 +34,11 @@ def is_remote(address: str) -> bool:
     return not address.startswith("file:") and _SCHEME.match(address) is not None
 
 
+def is_pattern(address: str) -> bool:
+    """Can it stand for several directories?"""
+    return _MAGIC.search(address) is not None
+
+
 def locate(address: str, storage: Storage = ()) -> tuple[Disk, str]:
     """The disk that an address is on, and its path there."""
     if not is_remote(address):
@@ -84,19 +89,24 @@ def at_once(act: Callable[[T], R], each: Sequence[T], addresses: Iterable[str]) 
         return list(pool.map(act, each))
 
 
-def expand(addresses: Iterable[str], storage: Storage = ()) -> tuple[str, ...]:
-    """The directories that are meant: `*`, `?` and `[...]` stand for every directory whose name fits, sorted."""
-    found: dict[str, None] = {}
+def expand(addresses: Iterable[str], storage: Storage = ()) -> dict[str, bool]:
+    """The directories that are meant, each with whether a pattern alone found it.
+
+    `*`, `?` and `[...]` stand for every directory whose name fits, sorted.
+    """
+    found: dict[str, bool] = {}
     for address in addresses:
-        for one in _matching(address, storage) if _MAGIC.search(address) else [address]:
-            found[one] = None
-    return tuple(found)
+        matching = _matching(address, storage) if is_pattern(address) else None
+        for one in [address] if matching is None else matching:
+            found[one] = found.get(one, True) and matching is not None
+    return found
 
 
-def _matching(address: str, storage: Storage) -> list[str]:
+def _matching(address: str, storage: Storage) -> list[str] | None:
+    """The directories that fit a pattern, or None where a directory is called so."""
     disk, path = locate(address, storage)
     if disk.stat(path) is not None:
-        return [address]  # it is called so
+        return None
     plain = posixpath.dirname(path[: _MAGIC.search(path).start()])  # type: ignore[union-attr]
     found = list(_walk(disk, plain, path.removeprefix(plain).strip("/").split("/")))
     if not found:

@@ -34,10 +34,16 @@ def stream_options(given: Mapping[str, str]) -> tuple[StreamOptions, dict[str, s
     mine = {name: values.pop(name) for name in STREAM_OPTIONS if name in values}
     start = mine.get("start", "earliest").lower()
     if start not in ("earliest", "latest"):
-        raise UsageError(f"option start: {start!r} is neither earliest nor latest")
+        raise UsageError(
+            f"option start: {start!r} is neither earliest nor latest",
+            advice="Leave it out to begin with the first entry",
+        )
     on_loss = mine.get("on_loss", "fail").lower()
     if on_loss not in ("fail", "report"):
-        raise UsageError(f"option on_loss: {on_loss!r} is neither fail nor report")
+        raise UsageError(
+            f"option on_loss: {on_loss!r} is neither fail nor report",
+            advice="Leave it out to end the query at a loss",
+        )
     found = StreamOptions(
         start="latest" if start == "latest" else "earliest",
         max_entries=_count(mine, "max_entries_per_trigger"),
@@ -52,5 +58,8 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
     if name not in values:
         return None
     if not values[name].isdecimal() or not int(values[name]):
-        raise UsageError(f"option {name}: {values[name]!r} is not a number above zero")
+        raise UsageError(
+            f"option {name}: {values[name]!r} is not a number above zero",
+            advice="Leave it out to take all there is",
+        )
     return int(values[name])

@@ -7,17 +7,19 @@ everything was delivered (`flintlog.core.follow`). All knowledge about logs is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import EntryQuery, skipping
 from flintlog.core.follow import Cursor, Delivery, Follower, Limits, beginning
-from flintlog.core.log import open_log
 from flintlog.errors import UsageError
-from flintlog.pipeline.options import ReadOptions, local_path
-from flintlog.pipeline.source import naming, settle, with_source
+from flintlog.pipeline.options import ReadOptions
+from flintlog.pipeline.paths import at_once, open_at
+from flintlog.pipeline.source import naming, settle
 from flintlog.pipeline.stream_options import StreamOptions
+from flintlog.pipeline.telling import told
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -46,6 +48,8 @@ def stream_reader(read: ReadOptions, stream: StreamOptions, schema: pa.Schema) -
             raise UsageError(
                 f"option {name}: a stream has none", advice="Its checkpoint says where it stands"
             )
+    if read.where:
+        raise UsageError("option where: a stream has none", advice="Filter the frame of the stream")
     return EntriesStreamReader(read, stream, schema)
 
 
@@ -71,11 +75,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
+    @told
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         places = {source: beginning() for source in self._read.sources}
-        if self._stream.start == "latest":
-            places = {source: self._advance(source, place, Limits()) for source, place in places.items()}
-        return _offset(places)
+        return _offset(self._step(places, Limits()) if self._stream.start == "latest" else places)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Spark knows one limit at a time; that it hands back one of ours says that both hold.
@@ -88,21 +91,12 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._ends = True
 
+    @told
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         places = self._places(start)
         if self._ends and not self._targets:
-            self._targets = {
-                source: self._advance(source, place, Limits()) for source, place in places.items()
-            }
-        share = self._share(limit, len(places))
-        return _offset(
-            {
-                source: self._advance(
-                    source, place, Limits(share.entries, share.bytes, self._targets.get(source))
-                )
-                for source, place in places.items()
-            }
-        )
+            self._targets = self._step(places, Limits())
+        return _offset(self._step(places, self._share(limit, len(places))))
 
     def _share(self, limit: ReadLimit, sources: int) -> Limits:
         """What each of the directories may deliver in one batch."""
@@ -117,7 +111,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _places(self, offset: Offset) -> dict[str, Cursor]:
         """The place of each directory; one that is new begins."""
         if offset.get("version") != _VERSION:
-            raise UsageError(f"the checkpoint has version {offset.get('version')!r} of our offsets, not 1")
+            raise UsageError(
+                f"the checkpoint has version {offset.get('version')!r} of our offsets, not {_VERSION}",
+                advice="Go on with the release that wrote it, or begin with a new checkpoint",
+            )
         known: dict[str, Cursor] = offset["sources"]
         for source in known:
             if source not in self._read.sources:
@@ -127,9 +124,15 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return {source: known.get(source, beginning()) for source in self._read.sources}
 
-    def _advance(self, source: str, place: Cursor, limits: Limits) -> Cursor:
-        with naming(source):
-            return self._follower(source).advance(place, limits, self._stream.on_loss)
+    def _step(self, places: dict[str, Cursor], limits: Limits) -> dict[str, Cursor]:
+        """The next place of each directory."""
+
+        def advance(source: str) -> Cursor:
+            until = replace(limits, until=self._targets.get(source))
+            with naming(source):
+                return self._follower(source).advance(places[source], until, self._stream.on_loss)
+
+        return dict(zip(places, at_once(advance, list(places), places), strict=True))
 
     def _follower(self, source: str) -> Follower:
         if source not in self._followers:
@@ -137,30 +140,37 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._followers[source]
 
     def _open(self, source: str) -> Follower:
-        return open_log(local_path(source), speaking=self._read.dialect).follower()
+        return open_at(source, self._read.storage, self._read.dialect_of(source)).follower()
 
     # Rows
 
+    @told
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         before, after = self._places(start), self._places(end)
-        query = EntryQuery(payload=self._read.query.payload and "payload" in self._schema.names)
-        planned: list[InputPartition] = []
-        for source in self._read.sources:
+        payload = self._read.query.payload and "payload" in self._schema.names
+        query = EntryQuery(skip=skipping(payload=payload))
+
+        def plan(source: str) -> list[InputPartition]:
             with naming(source):
                 deliveries = self._follower(source).deliveries(
                     before[source], after[source], query, self._stream.on_loss
                 )
-            planned += [PiecePartition(source, delivery) for delivery in deliveries]
-        return planned
+            return [PiecePartition(source, delivery) for delivery in deliveries]
+
+        planned = at_once(plan, self._read.sources, self._read.sources)
+        return [piece for pieces in planned for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PiecePartition):
             return  # nothing was planned; Spark then makes up a partition of its own
+        from flintlog.pipeline.views import Shape
+
         settle()
         source = partition.source
+        shape = Shape(self._read, self._schema)
         with naming(source):
             for batch in self._open(source).read(partition.delivery):
-                yield with_source(batch, source, self._schema)
+                yield from shape.of(batch, source)
 
 
 def _offset(places: dict[str, Cursor]) -> Offset:

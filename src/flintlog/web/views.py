@@ -18,7 +18,7 @@ from flintlog.cli.rows import Row
 from flintlog.cli.tail import Tail
 from flintlog.cli.terminal import Screen
 from flintlog.core.backup.picture import ChangedError
-from flintlog.core.dialect import ByteField, ByteRange, EntryQuery
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, skipping
 from flintlog.core.inventory import Inventory
 from flintlog.core.log import Log
 from flintlog.core.position import position_json
@@ -264,7 +264,7 @@ def follow(what: Shown, given: Parameters, waited: Callable[[], bool]) -> Iterat
     payload, lines = given.flag("payload", default=True), given.number("lines", _LINES, _ROWS_AT_ONCE)
     names = [one.name for one in COMMON_FIELDS if payload or one.name != "payload"]
     names.append(what.log.dialect)
-    tail = Tail(what.log, EntryQuery(payload=payload), "report")
+    tail = Tail(what.log, EntryQuery(skip=skipping(payload=payload)), "report")
     yield {"columns": columns_json(what.log.entry_schema, names)}
     last = [row for chunk in tail.last(lines) for row in chunk]
     yield {"rows": [shown(row, names) for row in last], "skipped": 0}

@@ -91,7 +91,7 @@ def manifest(view: memoryview, name: str) -> Iterator[Span]:
 
 
 def catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
-    """Line by line; behind a line that is none, nothing counts."""
+    """Line by line; behind a line that means nothing, nothing counts."""
     raw = bytes(view[: lay.CATALOG_SIZE_MAX])
     problem, good = None, len(raw)
     try:

@@ -1,6 +1,6 @@
 """Following a key-value log: whole epochs, as soon as the epoch file says that they are durable.
 
-A place of such a log:
+A cursor of such a log:
 
 | field | meaning |
 |---|---|
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery, Split
 from flintlog.core.follow import (
     LOST,
     Cursor,
@@ -83,26 +83,26 @@ class EpochFollower:
         found = _look(self._disk, self._path)
         make_durable(self._disk, self._path, set(found.listing.epochs))
         delivered = start.get("epoch")
-        place: Cursor = {}
+        cursor: Cursor = {}
         gone = _gone(found, delivered)
         if gone is not None:
             if on_loss == "fail":
                 raise lost(self._path, f"epochs {span(*gone)}")
-            place["lost"] = list(gone)
+            cursor["lost"] = list(gone)
             delivered = None
         if delivered is None and found.base:
-            place["base"] = found.low
-        taken = self._count(found, delivered, with_base="base" in place)
+            cursor["base"] = found.low
+        taken = self._count(found, delivered, with_base="base" in cursor)
         until = found.durable
         if limits.until is not None:
             until = min(until, limits.until.get("epoch", -1))
         end = _within(taken, limits, until)
         if end is None:
             idle = delivered is not None and until - delivered >= IDLE_EPOCHS
-            if not idle and "lost" not in place:
+            if not idle and "lost" not in cursor:
                 return start
             end = until
-        return {"epoch": max(end, found.low) if delivered is None else end, **place}
+        return {"epoch": max(end, found.low) if delivered is None else end, **cursor}
 
     def _count(self, found: Survey, delivered: int | None, *, with_base: bool) -> Counts:
         """Entries and bytes of each epoch that is new."""
@@ -128,7 +128,7 @@ class EpochFollower:
 
     def _count_part(self, part: _Part, low: int = 0) -> tuple[int, Counts]:
         """The greatest epoch in a part of a log, and what counts of each; what is compacted counts as of `low`."""
-        query = EntryQuery(first=_bound(part.first), payload=False)
+        query = EntryQuery(first=_bound(part.first), skip=NO_PAYLOAD)
         greatest, counts = -1, Counts()
         for batch in entries.read_split(self._disk, self._path, part.split, query):
             greatest = max(greatest, int(batch.column("position").to_numpy().max()))
@@ -171,7 +171,7 @@ class EpochFollower:
             if found.low > last:
                 return result  # the next step begins with the compacted entries
             with_base, delivered = True, None
-        asked = EntryQuery(last=(last,), payload=query.payload)
+        asked = EntryQuery(last=(last,), skip=query.skip)
         inodes = _inodes(self._disk, self._path)
         parts = list(_parts(found, delivered, with_base=with_base))
         if any(inodes.get(name) != inode for name, inode in _inodes(self._disk, self._path).items()):
@@ -180,9 +180,7 @@ class EpochFollower:
             )
         for part in parts:
             compacted = tables.COMPACTED in part.statuses
-            wanted = (
-                EntryQuery(payload=query.payload) if compacted else replace(asked, first=_bound(part.first))
-            )
+            wanted = EntryQuery(skip=query.skip) if compacted else replace(asked, first=_bound(part.first))
             if not self._is_done(part.split, delivered):
                 inode = inodes.get(part.split.file)
                 count = None if compacted else self._expected(part, inode, last)

@@ -21,7 +21,7 @@ an end marker. Without one a snippet reaches to the next begin marker or to the 
 TABLES has the records by their types. Types 7 to 9 are entries for a whole storage; 6 is a begin marker whose first
 byte was overwritten; 4 stands in epoch files only.
 
-Type 0 is none, so that zeros are seen. (major, minor) is the write version: of two entries for a key the higher
+No record has type 0, so that zeros are seen. (major, minor) is the write version: of two entries for a key the higher
 one counts. The durable epoch is the largest one in the epoch files; snippets above it do not count.
 
 The designed edition has version 2 and the types 1, 2, 5, 6; the shipped edition all of them, and version 7.
@@ -401,14 +401,14 @@ class Catalog:
 
 
 class IncompleteCatalogError(DamageError):
-    """A catalog that ends before its footer, or is not one: what a crash leaves of it."""
+    """A catalog that ends before its footer, or other bytes: what a crash leaves of it."""
 
 
 def decode_catalog(raw: bytes, name: str = CATALOG_FILE) -> Catalog:
     """The catalog from its bytes.
 
     An `IncompleteCatalogError` says that its writing did not finish. A plain `DamageError` says that it did and
-    that a name in it is none of ours: such a catalog is not followed, and nothing stands in for it.
+    that no writer gives a name in it: such a catalog is not followed, and nothing stands in for it.
     """
     lines = raw.split(b"\n")
     offset = 0

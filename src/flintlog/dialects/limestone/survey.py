@@ -153,13 +153,17 @@ class Survey:
         if missing is not None and any(len(log.pending(self.durable)) for log in self.logs):
             raise RefusedError(
                 missing.message,
-                file=posixpath.join(self.path, lay.EPOCH_FILE),
+                file=self.place(lay.EPOCH_FILE),
                 advice=f"Nothing was changed; `flintlog repair {self.path}` counts every session that is whole",
             )
 
+    def place(self, name: str) -> str:
+        """Where a file of the directory stands."""
+        return posixpath.join(self.path, name)
+
     def view(self, name: str, *, active: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
         """The bytes of a file, or a range of them that is needed; an active log may still be cut."""
-        place = posixpath.join(self.path, name)
+        place = self.place(name)
         try:
             with self.disk.open(place) as file:
                 return file.view(copy=active, begin=begin, end=end)
@@ -267,7 +271,7 @@ def _catalog_bytes(disk: Disk, path: str) -> dict[str, bytes]:
 def _read_manifest(found: Survey, catalogs: dict[str, bytes], assumed: Manifest | None) -> None:
     read: dict[str, Manifest | DamageError] = {}
     for name in found.listing.manifests:
-        raw = found.disk.read(posixpath.join(found.path, name), lay.MANIFEST_SIZE_MAX)
+        raw = found.disk.read(found.place(name), lay.MANIFEST_SIZE_MAX)
         try:
             read[name] = lay.decode_manifest(raw, name)
         except DamageError as error:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from flintlog.columns.compile import kernel, le32
 from flintlog.columns.gather import binary_column, gather, offsets_of
 from flintlog.columns.numbers import NUMBER, number_column
+from flintlog.columns.strings import repeated, words
 from flintlog.columns.table import slices
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.entries import entry_schema
+from flintlog.core.entries import entry_columns, entry_schema
 from flintlog.core.position import one_number
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live
@@ -44,6 +45,7 @@ OWN_FIELDS = pa.struct(
         pa.field("storage_id", NUMBER),
         pa.field("write_version", NUMBERS),
         pa.field("blob_ids", NUMBERS),
+        pa.field("epoch", NUMBER),
     ]
 )
 ENTRY_SCHEMA = entry_schema("limestone", OWN_FIELDS)
@@ -112,37 +114,46 @@ def _entry_batch(
     query: EntryQuery,
 ) -> pa.RecordBatch:
     count = len(entries)
-    blobs = entries.blob_count
     of_keys = (entries.type == lay.PUT) | (entries.type == lay.REMOVE) | (entries.type == lay.PUT_BLOBS)
     puts = (entries.type == lay.PUT) | (entries.type == lay.PUT_BLOBS)
-    storage = number_column(entries.storage)
-    own = pa.StructArray.from_arrays(
-        [
-            pa.array(STATUSES).take(pa.array(statuses[entries.snippet])),
-            pa.array(snippets.offset[entries.snippet]),
-            storage,
-            version_column(entries.major, entries.minor),
-            _blob_column([view], np.zeros(count, np.int32), entries.offset + entries.length, blobs),
-        ],
-        fields=list(OWN_FIELDS),
+
+    def own() -> pa.Array:
+        blobs = entries.blob_count
+        return pa.StructArray.from_arrays(
+            [
+                words(STATUSES, statuses[entries.snippet]),
+                pa.array(snippets.offset[entries.snippet]),
+                number_column(entries.storage),
+                version_column(entries.major, entries.minor),
+                _blob_column([view], np.zeros(count, np.int32), entries.offset + entries.length, blobs),
+                number_column(snippets.epoch[entries.snippet]),
+            ],
+            fields=list(OWN_FIELDS),
+        )
+
+    return entry_columns(
+        ENTRY_SCHEMA,
+        query,
+        {
+            "dialect": lambda: repeated("limestone", count),
+            "file": lambda: repeated(file, count),
+            "offset": lambda: pa.array(entries.offset),
+            "length": lambda: pa.array(entries.length),
+            "term": lambda: pa.nulls(count, pa.int64()),
+            "position": lambda: pa.array(snippets.positions()[entries.snippet]),
+            "operation": lambda: words(WORDS, entries.type),
+            "stream": lambda: _storage_column(entries.storage),
+            "key": lambda: binary_column(view, entries.key, entries.key_length, of_keys),
+            "payload": lambda: binary_column(view, entries.value, entries.value_length, puts),
+            "limestone": own,
+        },
     )
-    payload = binary_column(view, entries.value, entries.value_length, puts) if query.payload else None
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar("limestone"), count),
-            pa.repeat(pa.scalar(file), count),
-            pa.array(entries.offset),
-            pa.array(entries.length),
-            pa.nulls(count, pa.int64()),
-            pa.array(snippets.positions()[entries.snippet]),
-            pa.array(WORDS).take(pa.array(entries.type.astype(np.int32))),
-            storage.cast(pa.string()),
-            binary_column(view, entries.key, entries.key_length, of_keys),
-            payload if payload is not None else pa.nulls(count, pa.binary()),
-            own,
-        ],
-        schema=ENTRY_SCHEMA,
-    )
+
+
+def _storage_column(storage: Words) -> pa.Array:
+    if len(storage) and (storage == storage[0]).all():
+        return repeated(str(int(storage[0])), len(storage))
+    return pa.array(storage).cast(pa.string())
 
 
 def wanted(view: memoryview, entries: Entries, snippets: Snippets, query: EntryQuery) -> NDArray[np.bool_]:

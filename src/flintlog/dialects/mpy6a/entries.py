@@ -153,7 +153,7 @@ def _read_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) ->
     keep = tables.between(term, index, query)
     chosen = [item for item, wanted in zip(found, keep.tolist(), strict=True) if wanted]
     if chosen and tables.wanted_descriptors(query):
-        yield tables.descriptor_batch(chosen, split.file)
+        yield tables.descriptor_batch(chosen, split.file, query)
     if error is not None and _decides(disk, path, split.file):
         raise CODES.of(error).error(path)
 

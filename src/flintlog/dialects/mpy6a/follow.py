@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flintlog.core.dialect import EntryQuery, Split
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery, Split
 from flintlog.core.follow import Follower
 from flintlog.core.log import Log
 from flintlog.core.position import Position
@@ -64,7 +64,7 @@ class OperationFollower(SequenceFollower):
 
     def entry_at(self, splits: list[Split], position: Position) -> Mark | None:
         """The event whose last id this is; its first one, by which a query asks, may be lower."""
-        query = EntryQuery(last=position, payload=False)
+        query = EntryQuery(last=position, skip=NO_PAYLOAD)
         found = None
         for split in splits:
             for batch in self._log.read_split(split, query):

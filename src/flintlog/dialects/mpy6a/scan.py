@@ -385,7 +385,7 @@ class LogScan:
 
 
 def scan_log(buffer: memoryview, *, checked: bool) -> LogScan:
-    """All events of a log; `MalformedError` when its header is not one. `checked` events carry checksums."""
+    """All events of a log; `MalformedError` when its header cannot be one. `checked` events carry checksums."""
     frame, limit = lay.read_log_header(buffer)
     parts: list[Events] = []
     at, reason = lay.LOG_HEADER_SIZE, _FULL

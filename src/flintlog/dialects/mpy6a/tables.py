@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from flintlog.columns.gather import binary_column, gather
 from flintlog.columns.numbers import NUMBER, number_column
+from flintlog.columns.strings import repeated, words
 from flintlog.columns.table import slices
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.entries import entry_schema
+from flintlog.core.entries import Makers, entry_columns, entry_schema
 from flintlog.core.position import Position
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a import operations as ops
@@ -35,7 +36,6 @@ SESSION, EXHAUSTED, DESCRIPTOR, UNREADABLE = "session", "exhausted", "descriptor
 OPERATIONS = {kind.code: kind.word for kind in ops.KINDS.values()}
 OPERATION_WORDS = (SESSION, EXHAUSTED, DESCRIPTOR, UNREADABLE, *OPERATIONS.values())
 _WORDS = [OPERATIONS.get(code, UNREADABLE) for code in range(max(OPERATIONS) + 1)]
-_WORD_ARRAY = pa.array([*_WORDS, UNREADABLE])
 
 OWN_FIELDS = pa.struct(
     [
@@ -91,13 +91,13 @@ def record_batch(
     count = len(records)
     delay = lay.parse_name(file)
     own = {
-        "term": number_column(records.term),
-        "index": number_column(records.index),
-        "replay_time": pa.array(records.replay_time),
-        "topic": pa.array(records.topic),
-        "attempts": number_column(records.attempts),
-        "delay": pa.nulls(count, pa.int64()) if delay is None else pa.array(np.full(count, delay, np.int64)),
-        "size": pa.array(records.length),
+        "term": lambda: number_column(records.term),
+        "index": lambda: number_column(records.index),
+        "replay_time": lambda: pa.array(records.replay_time),
+        "topic": lambda: pa.array(records.topic),
+        "attempts": lambda: number_column(records.attempts),
+        "delay": lambda: pa.repeat(pa.scalar(delay, pa.int64()), count),
+        "size": lambda: pa.array(records.length),
     }
     return _entry_batch(
         file,
@@ -105,11 +105,14 @@ def record_batch(
         records.size,
         records.term,
         records.index,
-        pa.repeat(pa.scalar(operation), count),
-        pa.array(records.topic).cast(pa.string()),
-        binary_column(buffer, records.offset + 8, np.full(count, 16, np.int64)),
-        binary_column(buffer, records.data, records.length) if query.payload else None,
+        {
+            "operation": lambda: repeated(operation, count),
+            "stream": lambda: pa.array(records.topic).cast(pa.string()),
+            "key": lambda: binary_column(buffer, records.offset + 8, np.full(count, 16, np.int64)),
+            "payload": lambda: binary_column(buffer, records.data, records.length),
+        },
         own,
+        query,
     )
 
 
@@ -120,41 +123,43 @@ def event_batch(
     topic = np.where(fields.has_topic, fields.topic, 0).astype(np.int32)
     topics = pa.array(topic, mask=~fields.has_topic)
     named = fields.session != NONE
+    code = np.where(fields.code == NONE, len(_WORDS), fields.code)
+
+    def name() -> pa.Array:
+        found = binary_column(view, fields.name, fields.name_length, fields.name != NONE)
+        return found.cast(pa.string(), safe=False)
+
     own = {
-        "term": number_column(events.term),
-        "index": number_column(events.index),
-        "replay_time": _column(np.where(fields.code == lay.CREATE, NONE, fields.time)),
-        "topic": topics,
-        "delay": _column(fields.delay),
-        "name": binary_column(view, fields.name, fields.name_length, fields.name != NONE).cast(
-            pa.string(), safe=False
-        ),
-        "at": _column(fields.offset),
-        "size": _column(fields.size),
-        "number": _column(fields.number),
+        "term": lambda: number_column(events.term),
+        "index": lambda: number_column(events.index),
+        "replay_time": lambda: _column(np.where(fields.code == lay.CREATE, NONE, fields.time)),
+        "topic": lambda: topics,
+        "delay": lambda: _column(fields.delay),
+        "name": name,
+        "at": lambda: _column(fields.offset),
+        "size": lambda: _column(fields.size),
+        "number": lambda: _column(fields.number),
     }
-    payload = None
-    if query.payload:
-        payload = binary_column(view, fields.data, fields.length, fields.data != NONE)
     return _entry_batch(
         file,
         events.offset,
         events.payload + events.length - events.offset,
         events.term,
         events.index,
-        _WORD_ARRAY.take(pa.array(fields.code)) if (fields.code != NONE).all() else _words(fields),
-        topics.cast(pa.string()),
-        binary_column(view, fields.session, np.full(len(events), 16, np.int64), named),
-        payload,
+        {
+            "operation": lambda: words([*_WORDS, UNREADABLE], code),
+            "stream": lambda: topics.cast(pa.string()),
+            "key": lambda: binary_column(view, fields.session, np.full(len(events), 16, np.int64), named),
+            "payload": lambda: binary_column(view, fields.data, fields.length, fields.data != NONE),
+        },
         own,
+        query,
     )
 
 
-def _words(fields: EventColumns) -> pa.Array:
-    return _WORD_ARRAY.take(pa.array(np.where(fields.code == NONE, len(_WORDS), fields.code)))
-
-
-def descriptor_batch(places: list[tuple[int, int, Descriptor]], file: str) -> pa.RecordBatch:
+def descriptor_batch(
+    places: list[tuple[int, int, Descriptor]], file: str, query: EntryQuery
+) -> pa.RecordBatch:
     """The descriptors of a snapshot, each with its offset and its length. There is one for each data file."""
 
     def ints(values: list[int]) -> NDArray[np.int64]:
@@ -164,14 +169,14 @@ def descriptor_batch(places: list[tuple[int, int, Descriptor]], file: str) -> pa
     term = np.array([item.last_id.term for item in items], np.uint64)
     index = np.array([item.last_id.index for item in items], np.uint64)
     own = {
-        "term": number_column(term),
-        "index": number_column(index),
-        "replay_time": pa.array([min(item.replay, _BIGINT_MAX) for item in items], pa.int64()),
-        "delay": pa.array([item.delay for item in items], pa.int64()),
-        "name": pa.array([item.name for item in items], pa.string()),
-        "at": pa.array([min(item.offset, _BIGINT_MAX) for item in items], pa.int64()),
-        "size": pa.array([min(item.length, _BIGINT_MAX) for item in items], pa.int64()),
-        "flags": pa.array([item.flags for item in items], pa.int32()),
+        "term": lambda: number_column(term),
+        "index": lambda: number_column(index),
+        "replay_time": lambda: pa.array([min(item.replay, _BIGINT_MAX) for item in items], pa.int64()),
+        "delay": lambda: pa.array([item.delay for item in items], pa.int64()),
+        "name": lambda: pa.array([item.name for item in items], pa.string()),
+        "at": lambda: pa.array([min(item.offset, _BIGINT_MAX) for item in items], pa.int64()),
+        "size": lambda: pa.array([min(item.length, _BIGINT_MAX) for item in items], pa.int64()),
+        "flags": lambda: pa.array([item.flags for item in items], pa.int32()),
     }
     count = len(items)
     return _entry_batch(
@@ -180,11 +185,9 @@ def descriptor_batch(places: list[tuple[int, int, Descriptor]], file: str) -> pa
         ints([size for _, size, _ in places]),
         term,
         index,
-        pa.repeat(pa.scalar(DESCRIPTOR), count),
-        pa.nulls(count, pa.string()),
-        pa.nulls(count, pa.binary()),
-        None,
+        {"operation": lambda: repeated(DESCRIPTOR, count)},
         own,
+        query,
     )
 
 
@@ -194,32 +197,30 @@ def _entry_batch(
     length: NDArray[np.int64],
     term: Ids,
     index: Ids,
-    operation: pa.Array,
-    stream: pa.Array,
-    key: pa.Array,
-    payload: pa.Array | None,
-    own: dict[str, pa.Array],
+    common: Makers,
+    own: Makers,
+    query: EntryQuery,
 ) -> pa.RecordBatch:
+    """A batch of what both kinds of entries have, and of the columns that are made for these; the rest is null."""
     count = len(offset)
-    struct = pa.StructArray.from_arrays(
-        [own.get(field.name, pa.nulls(count, field.type)) for field in OWN_FIELDS], fields=list(OWN_FIELDS)
-    )
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar("mpy6a"), count),
-            pa.repeat(pa.scalar(file), count),
-            pa.array(offset),
-            pa.array(length),
-            pa.array(_saturated(term)),
-            pa.array(_saturated(index)),
-            operation,
-            stream,
-            key,
-            pa.nulls(count, pa.binary()) if payload is None else payload,
-            struct,
-        ],
-        schema=ENTRY_SCHEMA,
-    )
+
+    def struct() -> pa.Array:
+        parts = [own[part.name]() if part.name in own else pa.nulls(count, part.type) for part in OWN_FIELDS]
+        return pa.StructArray.from_arrays(parts, fields=list(OWN_FIELDS))
+
+    columns: Makers = {
+        "dialect": lambda: repeated("mpy6a", count),
+        "file": lambda: repeated(file, count),
+        "offset": lambda: pa.array(offset),
+        "length": lambda: pa.array(length),
+        "term": lambda: pa.array(_saturated(term)),
+        "position": lambda: pa.array(_saturated(index)),
+        "stream": lambda: pa.nulls(count, pa.string()),
+        "key": lambda: pa.nulls(count, pa.binary()),
+        "payload": lambda: pa.nulls(count, pa.binary()),
+        "mpy6a": struct,
+    }
+    return entry_columns(ENTRY_SCHEMA, query, {**columns, **common})
 
 
 # What a query asks for

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.fields import Span
@@ -107,16 +106,11 @@ def read_split(disk: Disk, data: str, split: Split, query: EntryQuery) -> Iterat
     for begin in range(0, len(segment.records), tables.BATCH_RECORDS):
         records = segment.records[begin : begin + tables.BATCH_RECORDS]
         numbers = np.arange(segment.first + begin, segment.first + begin + len(records), dtype=np.int64)
-        keep = tables.wanted(records, numbers, query)
+        keep = tables.wanted(segment.view, records, numbers, layout, query)
         if not keep.all():
             records, numbers = records[keep], numbers[keep]
-        if not len(records):
-            continue
-        batch = tables.entry_batch(segment.view, records, numbers, split.file, layout, query)
-        if query.streams is not None:
-            batch = batch.filter(pc.is_in(batch["stream"], pa.array(sorted(query.streams), pa.string())))
-        if batch.num_rows:
-            yield batch
+        if len(records):
+            yield tables.entry_batch(segment.view, records, numbers, split.file, layout, query)
     if query.last is None or query.last[0] > segment.last:
         _refuse_damage(segment, split, data)
 
@@ -241,20 +235,11 @@ def _places(segment: Segment, query: EntryQuery, layout: Layout, where: ByteRang
     if not len(records):
         return []
     lsn = np.arange(segment.first, segment.first + len(records), dtype=np.int64)
-    keep = tables.wanted(records, lsn, query)
+    keep = tables.wanted(segment.view, records, lsn, layout, query)
     if where is not None:
         keep &= where.touches(records.offset, records.length + (layout.record_header_size + 3))  # padding
     places: list[int] = np.flatnonzero(keep).tolist()
-    if query.streams is None:
-        return places
-    return [at for at in places if _queue_of(segment, at, layout) in query.streams]
-
-
-def _queue_of(segment: Segment, at: int, layout: Layout) -> str:
-    begin = int(segment.records.offset[at]) + layout.record_header_size + 2
-    return bytes(segment.view[begin : begin + int(segment.records.name_length[at])]).decode(
-        "ascii", "replace"
-    )
+    return places
 
 
 # State

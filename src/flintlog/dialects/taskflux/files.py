@@ -360,7 +360,7 @@ def _beyond(lsn: int, offset: int) -> Damage:
 
 
 def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segment:
-    """A file marker that is none. When good records follow to the end, only the header is damaged."""
+    """Other bytes in the place of a file marker. When good records follow to the end, only the header is damaged."""
     found = bytes(view[:4]).hex() or "nothing"
     damage = Damage("segment-marker", "not a segment of a log", 0, lay.FILE_MARKER.hex(), found)
     if len(view) > lay.SEGMENT_HEADER_SIZE:

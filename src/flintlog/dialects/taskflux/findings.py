@@ -31,7 +31,7 @@ record-padding | corrupt | the padding is not zero | refuses | cut
 
 # Deltas
 delta-empty | corrupt | a record without data | refuses | cut
-delta-unknown-type | corrupt | the first byte is none of C, D, A, R | refuses | cut
+delta-unknown-type | corrupt | the first byte is not C, D, A or R | refuses | cut
 delta-queue-name | corrupt | a byte outside 0x21..0x7E in a name | refuses | cut
 delta-short | corrupt | the data ends before its fields do | refuses | cut
 delta-queue | corrupt | a queue that cannot be: unknown implementation, buckets without a range, a negative limit, an empty range | refuses | cut

@@ -7,11 +7,14 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from flintlog.columns.gather import binary_column
 from flintlog.columns.numbers import NUMBER, number_column
+from flintlog.columns.strings import repeated, words
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.entries import entry_schema
+from flintlog.core.entries import entry_columns, entry_schema
 from flintlog.dialects.taskflux.layout import OPERATIONS, Layout
 from flintlog.dialects.taskflux.scan import Records
 from flintlog.dialects.taskflux.state import QueueState, State
@@ -47,45 +50,56 @@ def entry_batch(
     """Some entries of one segment in the common schema."""
     count = len(records)
     operation = records.operation
-    named = operation > 0
-    data = records.offset + layout.record_header_size
-    queue = binary_column(
-        view, data + 2, np.where(named, records.name_length, 0).astype(np.int64), named
-    ).cast(pa.string())
     is_add = operation == _A
-    key_at = data + 2 + records.name_length
-    own = pa.StructArray.from_arrays(
-        [
-            pa.array(lsn),
-            pa.array(records.checksum.astype(np.int64)),
-            queue,
-            pa.array(records.number, mask=~is_add),
-            number_column(records.number.view(np.uint64), operation == _R),
-        ],
-        fields=list(OWN_FIELDS),
-    )
-    payload = (
-        binary_column(view, records.payload, records.payload_length, is_add)
-        if query.payload
-        else pa.nulls(count, pa.binary())
-    )
+
+    def queue() -> pa.Array:
+        return queue_column(view, records, layout)
+
+    def key() -> pa.Array:
+        at = _name_at(records, layout) + records.name_length.astype(np.int64)
+        return binary_column(view, at, np.full(count, 8, np.int64), is_add)
+
+    def own() -> pa.Array:
+        return pa.StructArray.from_arrays(
+            [
+                pa.array(lsn),
+                pa.array(records.checksum.astype(np.int64)),
+                queue(),
+                pa.array(records.number, mask=~is_add),
+                number_column(records.number.view(np.uint64), operation == _R),
+            ],
+            fields=list(OWN_FIELDS),
+        )
+
     length = layout.record_header_size + records.length + (-records.length % layout.alignment)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar("taskflux"), count),
-            pa.repeat(pa.scalar(file), count),
-            pa.array(records.offset),
-            pa.array(length),
-            pa.array(records.term),
-            pa.array(lsn),
-            _operation_column(operation),
-            queue,
-            binary_column(view, key_at, np.full(count, 8, np.int64), is_add),
-            payload,
-            own,
-        ],
-        schema=ENTRY_SCHEMA,
+    return entry_columns(
+        ENTRY_SCHEMA,
+        query,
+        {
+            "dialect": lambda: repeated("taskflux", count),
+            "file": lambda: repeated(file, count),
+            "offset": lambda: pa.array(records.offset),
+            "length": lambda: pa.array(length),
+            "term": lambda: pa.array(records.term),
+            "position": lambda: pa.array(lsn),
+            "operation": lambda: words(WORDS, _WORD_OF[operation]),
+            "stream": queue,
+            "key": key,
+            "payload": lambda: binary_column(view, records.payload, records.payload_length, is_add),
+            "taskflux": own,
+        },
     )
+
+
+def queue_column(view: memoryview, records: Records, layout: Layout) -> pa.Array:
+    """The queue that each record names."""
+    named = records.operation > 0
+    length = np.where(named, records.name_length, 0).astype(np.int64)
+    return binary_column(view, _name_at(records, layout), length, named).cast(pa.string())
+
+
+def _name_at(records: Records, layout: Layout) -> NDArray[np.int64]:
+    return records.offset + (layout.record_header_size + 2)
 
 
 WORDS = [*OPERATIONS.values(), "unreadable"]
@@ -95,12 +109,10 @@ for _at, _byte in enumerate(OPERATIONS):
     _WORD_OF[_byte] = _at
 
 
-def _operation_column(operation: np.ndarray) -> pa.Array:
-    return pa.array(WORDS).take(pa.array(_WORD_OF[operation]))
-
-
-def wanted(records: Records, lsn: np.ndarray, query: EntryQuery) -> np.ndarray:
-    """Which records a query asks for, by position and operation; streams are looked at in Arrow."""
+def wanted(
+    view: memoryview, records: Records, lsn: np.ndarray, layout: Layout, query: EntryQuery
+) -> np.ndarray:
+    """Which records a query asks for."""
     keep = np.ones(len(records), bool)
     if query.first is not None:
         keep &= lsn >= query.first[0]
@@ -111,6 +123,9 @@ def wanted(records: Records, lsn: np.ndarray, query: EntryQuery) -> np.ndarray:
         keep &= names[_WORD_OF[records.operation]]
     if query.key is not None:
         keep &= (records.operation == _A) & np.isin(records.number, _keys(query.key))
+    if query.streams is not None:
+        named = pa.array(sorted(query.streams), pa.string())
+        keep &= pc.is_in(queue_column(view, records, layout), named).to_numpy(zero_copy_only=False)
     return keep
 
 

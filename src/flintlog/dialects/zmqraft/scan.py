@@ -1,8 +1,7 @@
 """An index file to columns: its header, where each entry stands, its fields, and what is wrong with it.
 
 The offset table is read at once; the entries' headers are gathered without Python per entry. Nothing in the
-format is checksummed: what can be seen is a table that is not ascending, data that is not there, a term that
-is none.
+format is checksummed: what can be seen is a table that does not ascend, data that is missing, a term of 0.
 """
 
 from __future__ import annotations

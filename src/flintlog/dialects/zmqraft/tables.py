@@ -7,8 +7,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import binary_column
+from flintlog.columns.strings import repeated, words
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.entries import entry_schema
+from flintlog.core.entries import entry_columns, entry_schema
 from flintlog.dialects.zmqraft import layout as lay
 from flintlog.dialects.zmqraft import scan
 from flintlog.dialects.zmqraft.scan import Entries
@@ -17,7 +18,6 @@ from flintlog.errors import UsageError
 BATCH_ENTRIES = 1 << 16
 WORDS = [lay.TYPES.get(number, str(number)) for number in range(256)]
 OPERATION_WORDS = tuple(WORDS)
-_WORD_ARRAY = pa.array(WORDS)
 
 OWN_FIELDS = pa.struct(
     [
@@ -42,27 +42,34 @@ STATE_SCHEMA = pa.schema(
 def entry_batch(view: memoryview, entries: Entries, file: str, query: EntryQuery) -> pa.RecordBatch:
     """Some entries of one index file in the common schema."""
     count = len(entries)
-    request_ids = scan.request_ids(view, entries)
-    own = pa.StructArray.from_arrays(
-        [pa.array(entries.index), pa.array(entries.type.astype(np.int64)), _request_column(request_ids)],
-        fields=list(OWN_FIELDS),
-    )
-    asked = request_ids != np.void(lay.NO_REQUEST)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar("zmqraft"), count),
-            pa.repeat(pa.scalar(file), count),
-            pa.array(entries.offset),
-            pa.array(entries.length),
-            pa.array(entries.term),
-            pa.array(entries.index),
-            _word_column(entries),
-            pa.nulls(count, pa.string()),
-            _request_column(request_ids, asked),
-            _data_column(view, entries) if query.payload else pa.nulls(count, pa.binary()),
-            own,
-        ],
-        schema=ENTRY_SCHEMA,
+
+    def key() -> pa.Array:
+        request_ids = scan.request_ids(view, entries)
+        return _request_column(request_ids, request_ids != np.void(lay.NO_REQUEST))
+
+    def own() -> pa.Array:
+        request_ids = _request_column(scan.request_ids(view, entries))
+        return pa.StructArray.from_arrays(
+            [pa.array(entries.index), pa.array(entries.type.astype(np.int64)), request_ids],
+            fields=list(OWN_FIELDS),
+        )
+
+    return entry_columns(
+        ENTRY_SCHEMA,
+        query,
+        {
+            "dialect": lambda: repeated("zmqraft", count),
+            "file": lambda: repeated(file, count),
+            "offset": lambda: pa.array(entries.offset),
+            "length": lambda: pa.array(entries.length),
+            "term": lambda: pa.array(entries.term),
+            "position": lambda: pa.array(entries.index),
+            "operation": lambda: _word_column(entries),
+            "stream": lambda: pa.nulls(count, pa.string()),
+            "key": key,
+            "payload": lambda: _data_column(view, entries),
+            "zmqraft": own,
+        },
     )
 
 
@@ -81,7 +88,7 @@ def state_batch(view: memoryview, entries: Entries) -> pa.RecordBatch:
 
 
 def _word_column(entries: Entries) -> pa.Array:
-    return _WORD_ARRAY.take(pa.array(entries.type.astype(np.int32)))
+    return words(WORDS, entries.type)
 
 
 def _request_column(ids: NDArray[np.void], valid: NDArray[np.bool_] | None = None) -> pa.Array:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from flintlog.core.dialect import EntryQuery
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery
 from flintlog.core.follow import Delivery, Follower, Limits, beginning
 from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, position_json, position_of
@@ -140,7 +140,7 @@ def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
 
 def _first_of(follower: Follower, delivery: Delivery) -> Position:
     """Where the entries of a replica begin; behind its checkpoint, where it has one."""
-    query = replace(delivery.query, payload=False)
+    query = replace(delivery.query, skip=NO_PAYLOAD)
     for batch in follower.read(replace(delivery, query=query, marks=(), count=None)):
         number, term = batch.column("position")[0].as_py(), batch.column("term")[0].as_py()
         if len(delivery.query.last or ()) == 2:

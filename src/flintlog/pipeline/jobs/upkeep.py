@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from flintlog.core.inventory import Inventory
 from flintlog.core.log import open_log
 from flintlog.core.position import Position
+from flintlog.pipeline.reading import read
 from flintlog.pipeline.workers import SparkWorkers
 
 if TYPE_CHECKING:
@@ -38,12 +39,8 @@ def findings(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def state(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> DataFrame:
-    """The state, now or at a position, in the order of the JSON contract and with a column `source`."""
-    from pyspark.sql import functions
-
-    found = open_log(path).state(as_of, workers=SparkWorkers(spark))
-    frame: DataFrame = found.select(functions.lit(str(path)).alias("source"), "*")
-    return frame
+    """The state, now or at a position: `flintlog.read` of the view `state`."""
+    return read(spark, path, view="state", as_of=as_of)
 
 
 def snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> str:

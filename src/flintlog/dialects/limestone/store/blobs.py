@@ -108,5 +108,5 @@ def collect(found: Survey, there: Collection[int]) -> int:
     named = referenced(found)
     for number in there:
         if number not in named:
-            found.disk.unlink(posixpath.join(found.path, lay.blob_path(number)))
+            found.disk.unlink(found.place(lay.blob_path(number)))
     return max([largest, *there, *named])

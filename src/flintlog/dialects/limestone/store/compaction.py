@@ -124,10 +124,6 @@ def compact(
     return Compacted(epoch, tuple(names), (*old, *sorted(covered)))
 
 
-def _path(found: Survey, name: str) -> str:
-    return posixpath.join(found.path, name)
-
-
 # Parting
 
 
@@ -158,14 +154,14 @@ def _part_logs(found: Survey, reads: Iterable[LogRead], busy: Collection[str], e
 def _copy_sessions(found: Survey, read: LogRead, sessions: Snippets, number: int) -> str:
     """Copy sessions of a log to one of their own, with the next free number; the caller syncs the name."""
     assert read.file.channel is not None and read.file.time is not None
-    while found.disk.stat(_path(found, name := lay.rotated_name(read.file.channel, read.file.time, number))):
+    while found.disk.stat(found.place(name := lay.rotated_name(read.file.channel, read.file.time, number))):
         number += 1
     view = found.view(read.file.name)
     ranges = zip(sessions.offset.tolist(), sessions.end.tolist(), strict=True)
-    scratch = _path(found, PARTED_SCRATCH)
+    scratch = found.place(PARTED_SCRATCH)
     found.disk.make_passing_directory(posixpath.dirname(scratch))
     _write_synced(found.disk, scratch, (view[begin:end] for begin, end in ranges))
-    found.disk.rename(scratch, _path(found, name))
+    found.disk.rename(scratch, found.place(name))
     return name
 
 
@@ -178,7 +174,7 @@ def _write_designed(found: Survey, write: WriteFiles, epoch: int, file_bytes: in
     first = max(numbers, default=-1) + 1
 
     def path_of(number: int) -> str:
-        return _path(found, lay.cmpct_name(first + number) + lay.COMPACTED_SCRATCH)
+        return found.place(lay.cmpct_name(first + number) + lay.COMPACTED_SCRATCH)
 
     paths = write(path_of, lay.encode_begin(epoch), file_bytes=file_bytes, zero_versions=False)
     return [lay.cmpct_name(first + number) for number in range(len(paths))]
@@ -186,13 +182,13 @@ def _write_designed(found: Survey, write: WriteFiles, epoch: int, file_bytes: in
 
 def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
     disk, path = found.disk, found.path
-    main, back = _path(found, lay.CATALOG_FILE), _path(found, lay.CATALOG_BACK)
+    main, back = found.place(lay.CATALOG_FILE), found.place(lay.CATALOG_BACK)
     disk.rename(main, back)
     disk.sync_directory(path)
     _write_synced(disk, main, [catalog.encode()])
     disk.sync_directory(path)  # before a compacted file has its name
     for name in names:
-        disk.rename(_path(found, name + lay.COMPACTED_SCRATCH), _path(found, name))
+        disk.rename(found.place(name + lay.COMPACTED_SCRATCH), found.place(name))
     disk.sync_directory(path)
     disk.unlink(back)  # this commits
     disk.sync_directory(path)
@@ -202,14 +198,14 @@ def _switch_designed(found: Survey, catalog: Catalog, names: list[str]) -> None:
 
 
 def _scratch_path(found: Survey) -> str:
-    directory = _path(found, _TEMPORARY)
+    directory = found.place(_TEMPORARY)
     found.disk.make_passing_directory(directory)
     return posixpath.join(directory, lay.COMPACTED_FILE)
 
 
 def _begin_compacted(found: Survey) -> None:
     """An empty compacted file, and a catalog that names it."""
-    empty = _path(found, PARTED_SCRATCH)
+    empty = found.place(PARTED_SCRATCH)
     _write_synced(found.disk, empty, [lay.encode_begin(0)])
     _put_compacted(found, empty)
     named = replace(found.catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
@@ -218,14 +214,14 @@ def _begin_compacted(found: Survey) -> None:
 
 
 def _put_compacted(found: Survey, scratch: str) -> None:
-    found.disk.rename(scratch, _path(found, lay.COMPACTED_FILE))
+    found.disk.rename(scratch, found.place(lay.COMPACTED_FILE))
     found.disk.sync_directory(found.path)
 
 
 def _switch_shipped(found: Survey, catalog: Catalog) -> None:
     """The catalog before it is left as `.back`, as the original does; nothing of ours needs it, so it is not synced.
     With either catalog the new compacted file gives the same state."""
-    back = _path(found, lay.CATALOG_BACK)
+    back = found.place(lay.CATALOG_BACK)
     with found.disk.create_scratch(back + ".new") as file:
         write_all(file, [found.catalog.encode()])
         found.disk.rename(file.path, back)

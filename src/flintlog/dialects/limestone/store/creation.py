@@ -48,7 +48,7 @@ def create(disk: Disk, path: str, manifest: Manifest) -> None:
 
 def restore_manifest(found: Survey) -> None:
     """A change of the manifest that a crash ended: the one before it is the truth. The caller syncs the names."""
-    main, back = posixpath.join(found.path, lay.MANIFEST_FILE), posixpath.join(found.path, lay.MANIFEST_BACK)
+    main, back = found.place(lay.MANIFEST_FILE), found.place(lay.MANIFEST_BACK)
     if found.manifest_name == lay.MANIFEST_BACK:
         found.disk.rename(back, main)
     elif lay.MANIFEST_BACK in found.listing.manifests:
@@ -61,9 +61,9 @@ def name_first_compacted(found: Survey) -> bool:
     old = [log for log in found.listing.logs if log.name in (lay.COMPACTED_FILE, lay.COMPACTED_PREVIOUS)]
     for log in old:
         number = 0
-        while found.disk.stat(posixpath.join(found.path, name := lay.rotated_name(0, 0, number))) is not None:
+        while found.disk.stat(found.place(name := lay.rotated_name(0, 0, number))) is not None:
             number += 1
-        found.disk.rename(posixpath.join(found.path, log.name), posixpath.join(found.path, name))
+        found.disk.rename(found.place(log.name), found.place(name))
     return bool(old)
 
 
@@ -73,7 +73,7 @@ def upgrade(found: Survey, instance: Instance) -> bool:
     if found.manifest.version == lay.VERSION_OF[found.edition]:
         return False
     disk, path = found.disk, found.path
-    main, back = posixpath.join(path, lay.MANIFEST_FILE), posixpath.join(path, lay.MANIFEST_BACK)
+    main, back = found.place(lay.MANIFEST_FILE), found.place(lay.MANIFEST_BACK)
     if found.edition == "shipped":
         kept = found.manifest.instance
         create(disk, path, manifest_of("shipped", (lambda: kept) if kept else instance))

@@ -40,7 +40,7 @@ def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
         _settle_compacted(found)
     for name in found.listing.scratch:
         if "/" not in name or name.startswith(_SCRATCH):
-            found.disk.unlink(_path(found, name))
+            found.disk.unlink(found.place(name))
     for read in found.logs:
         _heal_log(found, read, milliseconds)
 
@@ -61,9 +61,9 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
     """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies. A
     damaged one of which nothing is needed goes."""
     if read.covered:
-        with found.disk.open(_path(found, read.file.name)) as file:
+        with found.disk.open(found.place(read.file.name)) as file:
             keep_cut(found.disk, found.path, file, 0)
-        found.disk.unlink(_path(found, read.file.name))
+        found.disk.unlink(found.place(read.file.name))
         return
     sessions = read.pending(found.durable)
     pending = [int(at) for at in sessions.offset]
@@ -87,7 +87,7 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
         view = found.view(read.file.name, active=read.file.active)
         marks += later_markers(view, torn.offset + 1, found.durable + 1)
     changed = marks if cut is None else [*marks, cut]
-    with found.disk.open(_path(found, read.file.name), "write") as file:
+    with found.disk.open(found.place(read.file.name), "write") as file:
         if changed and (torn is not None or sessions.entries.any()):  # a begin marker alone holds nothing
             keep_cut(found.disk, found.path, file, min(changed))
         for at in marks:
@@ -124,11 +124,11 @@ def _roll_back(found: Survey) -> None:
     before they counted, or before they were removed. What cannot be read as one stays."""
     for name in found.listing.compacted:
         if name not in found.catalog.compacted and compacted_epoch(found, name) is not None:
-            found.disk.unlink(_path(found, name))
+            found.disk.unlink(found.place(name))
     if found.catalog_name == lay.CATALOG_BACK:
         found.disk.sync_directory(found.path)  # before it holds alone: they are newer than it
-        found.disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
-    elif found.catalog_name is None and found.disk.stat(_path(found, lay.CATALOG_FILE)) is not None:
+        found.disk.rename(found.place(lay.CATALOG_BACK), found.place(lay.CATALOG_FILE))
+    elif found.catalog_name is None and found.disk.stat(found.place(lay.CATALOG_FILE)) is not None:
         publish_catalog(found.disk, found.path, found.catalog)  # it was not whole, and nothing was compacted
     catalog = _leave_out(found)
     if catalog != found.catalog:
@@ -139,16 +139,16 @@ def _settle_compacted(found: Survey) -> None:
     """One compacted file under its name, and a catalog that lists it: without that the original forgets removals."""
     disk = found.disk
     if found.base == (lay.COMPACTED_PREVIOUS,):
-        disk.rename(_path(found, lay.COMPACTED_PREVIOUS), _path(found, lay.COMPACTED_FILE))
+        disk.rename(found.place(lay.COMPACTED_PREVIOUS), found.place(lay.COMPACTED_FILE))
     catalog = _leave_out(found)
     if found.base and not catalog.compacted:
         catalog = replace(catalog, compacted={lay.COMPACTED_FILE: lay.COMPACTED_VERSION})
     if catalog == found.catalog and found.catalog_name == lay.CATALOG_BACK:
-        disk.rename(_path(found, lay.CATALOG_BACK), _path(found, lay.CATALOG_FILE))
+        disk.rename(found.place(lay.CATALOG_BACK), found.place(lay.CATALOG_FILE))
     elif catalog != found.catalog or found.catalog_name != lay.CATALOG_FILE:
         publish_catalog(disk, found.path, catalog)
     if found.listing.previous is not None and found.base != (lay.COMPACTED_PREVIOUS,):
-        disk.unlink(_path(found, lay.COMPACTED_PREVIOUS))
+        disk.unlink(found.place(lay.COMPACTED_PREVIOUS))
 
 
 def _leave_out(found: Survey) -> Catalog:
@@ -170,7 +170,7 @@ def _goes_on(found: Survey, read: LogRead) -> bool:
 
 def mark(found: Survey, read: LogRead, sessions: Snippets) -> None:
     """Mark sessions of a log that stand elsewhere, too; durable on return."""
-    with found.disk.open(_path(found, read.file.name), "write") as file:
+    with found.disk.open(found.place(read.file.name), "write") as file:
         for at in sessions.offset.tolist():
             file.pwrite(_INVALIDATED, at)
         file.sync()
@@ -184,7 +184,3 @@ def publish_catalog(disk: Disk, path: str, catalog: Catalog) -> None:
         write_all(file, [catalog.encode()])
         file.sync()
         disk.rename(file.path, target)
-
-
-def _path(found: Survey, name: str) -> str:
-    return posixpath.join(found.path, name)

@@ -8,10 +8,10 @@ opening writes again what a crash took.
 *Alone*, as the note has it, each write is durable in its order: records before a change that rests on them, the
 creation of a file before its first record, the change that deletes a file before the file. The formats have no
 checksums. So that a write which arrives in part cannot be taken for a whole one, it is made in two steps with a
-sync between: everything but one byte, without which the first record or event is none, and then that byte. In a
-record it is the highest byte of the replay time (without it the record would be due before its predecessor); in
-an event the payload's length. Records of one write are due at the same time: behind a record without that byte no
-other time can stand.
+sync between: everything but one byte, without which no reader takes the first record or event for one, and then
+that byte. In a record it is the highest byte of the replay time (without it the record would be due before its
+predecessor); in an event the payload's length. Records of one write are due at the same time: behind a record
+without that byte no other time can stand.
 """
 
 from __future__ import annotations

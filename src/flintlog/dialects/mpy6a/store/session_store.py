@@ -159,11 +159,15 @@ class SessionStore(Closes):
         with self._engine.disk.open(f"{self.path}/{place.name}") as file:
             record, _ = lay.read_record(file.pread(place.size, place.offset), 0)
         self._due.list_too(place)
+        return self._returned(record, place)
+
+    def _returned(self, record: Record, place: Place) -> Session:
+        """A session that came back, by its record."""
         return Session(
             self,
-            item.id,
-            item.topic,
-            attempts=item.attempts,
+            record.id,
+            record.topic,
+            attempts=record.attempts,
             data=record.data,
             replay_time=record.replay_time,
             place=place,
@@ -389,18 +393,7 @@ class SessionStore(Closes):
 
         Each is to be ended with `delete` or `store`. What is not comes again when the store is opened the next time.
         """
-        return [
-            Session(
-                self,
-                record.id,
-                record.topic,
-                attempts=record.attempts,
-                data=record.data,
-                replay_time=record.replay_time,
-                place=place,
-            )
-            for record, place in self.due_batch(now, limit).rows()
-        ]
+        return [self._returned(*row) for row in self.due_batch(now, limit).rows()]
 
     def due_batch(self, now: float | None = None, limit: int = 100_000) -> Replays:
         """Like `due`, for many: columns, to be ended together."""

@@ -1,8 +1,8 @@
 """Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
 
-What can be saved of a log is what stands before the first damage that no snapshot covers: a Raft log with a
-hole is none. Originals are copied to `kept/<time>-<reason>/` first. Then the damaged file is cut, and the files
-behind it go, the lowest first: until the last of them is gone a gap shows, and the directory refuses to open.
+What can be saved of a log is what stands before the first damage that no snapshot covers: no Raft
+log goes on behind a hole. Originals are copied to `kept/<time>-<reason>/` first. Then the damaged file is cut, and
+the files behind it go, the lowest first: until the last of them is gone a gap shows, and the directory refuses to open.
 At the end the directory is opened once, which heals what opening heals.
 """
 
@@ -55,7 +55,7 @@ def plan_repair(
 
 
 def _open_and_verify(path: str, snapshot: str, disk: Disk) -> None:
-    """Open what was repaired, and read all of it: a repair that leaves damage is none, and is taken back."""
+    """Open what was repaired, and read all of it: a repair that leaves damage is taken back."""
     RaftStore(path, disk=disk, snapshot_name=snapshot).close()
     worst = gravest(survey(disk, path, read_all=True).findings)
     if worst is not None and worst.severity is not Severity.NOTE:
