@@ -24,6 +24,10 @@ class Columns:
         """The rows that a slice, places or a mask choose."""
         return type(self)(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
+    def lists(self) -> list[list[Any]]:
+        """The columns as lists."""
+        return [getattr(self, name).tolist() for name in self.__dataclass_fields__]
+
     @classmethod
     @cache
     def types(cls) -> dict[str, np.dtype[Any]]:

@@ -421,20 +421,26 @@ def _collect(
 ) -> tuple[QueueState, ...]:
     """The live records of every queue in dequeue order, queues by name."""
     added = np.flatnonzero(live)
-    added_life = life_by_entry[added]
-    by_life = np.argsort(added_life, kind="stable")
-    edges = np.searchsorted(added_life[by_life], np.arange(len(last_id) + 1))
-    starts = np.cumsum([0, *(len(queue.records) for queue in base.queues)])
-    queues = []
-    for life, spec in sorted(specs.items(), key=lambda item: item[1].name):
-        mine = added[by_life[edges[life] : edges[life + 1]]]
-        fresh = _pointers(table, mine, id_)
-        if life < len(base.queues):
-            kept = base.queues[life].records[survivors[starts[life] : starts[life + 1]]]
-            fresh = _merged(kept, fresh)
-        order = np.argsort(fresh.key, kind="stable")
-        queues.append(QueueState(spec, int(last_id[life]), fresh[order]))
-    return tuple(queues)
+    kept = Pointers.join([queue.records for queue in base.queues])[survivors]
+    kept_life = np.repeat(np.arange(len(base.queues)), [len(queue.records) for queue in base.queues])[survivors]
+    # Among equal keys the snapshot's records stand before those of the log.
+    records = Pointers.join([kept, _pointers(table, added, id_)])
+    life = np.concatenate([kept_life.astype(np.int32), life_by_entry[added]])
+    order = _order_of(records.key)
+    order = order[_order_of(life[order])]
+    records = records[order]
+    edges = np.searchsorted(life[order], np.arange(len(last_id) + 1)).tolist()
+    return tuple(
+        QueueState(spec, int(last_id[life]), records[edges[life] : edges[life + 1]])
+        for life, spec in sorted(specs.items(), key=lambda item: item[1].name)
+    )
+
+
+def _order_of(values: Ints | NDArray[np.int32]) -> Ints:
+    """The places of values in ascending order, equal ones as they stand; most often they are in order already."""
+    if bool(np.all(values[1:] >= values[:-1])):
+        return np.arange(len(values))
+    return np.argsort(values, kind="stable")
 
 
 def _pointers(table: Table, entries: Ints, id_: Ids) -> Pointers:
@@ -445,15 +451,4 @@ def _pointers(table: Table, entries: Ints, id_: Ids) -> Pointers:
         source,
         table.payload[entries],
         table.payload_length[entries],
-    )
-
-
-def _merged(kept: Pointers, fresh: Pointers) -> Pointers:
-    """The snapshot's records stand before those of the log among equal keys."""
-    return Pointers(
-        np.concatenate([kept.id, fresh.id]),
-        np.concatenate([kept.key, fresh.key]),
-        np.concatenate([kept.source, fresh.source]),
-        np.concatenate([kept.payload, fresh.payload]),
-        np.concatenate([kept.payload_length, fresh.payload_length]),
     )

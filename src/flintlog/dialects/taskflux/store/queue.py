@@ -6,7 +6,7 @@ it is durable, and what was taken and not acknowledged comes back when the store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import index
 
@@ -111,6 +111,13 @@ class Queue:
     def _load(self, ids: Ids, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
         """Put in what opening found on disk."""
         self._waiting.put_run(ids, keys, arena, offsets)
+
+    def _load_few(
+        self, rows: Iterable[tuple[int, int, int, int, int]], buffers: Sequence[memoryview]
+    ) -> None:
+        """The same, by rows that point into the buffers."""
+        for id_, key, source, begin, length in rows:
+            self._waiting.put(id_, key, bytes(buffers[source][begin : begin + length]))
 
     def _leave(self) -> None:
         """The queue's deletion is handed in: nothing may be written behind it. The lock is held."""

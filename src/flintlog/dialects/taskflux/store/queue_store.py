@@ -29,6 +29,7 @@ from flintlog.disk import DEFERRED, Disk
 from flintlog.errors import RefusedError, UsageError
 
 _log = logging.getLogger("flintlog.taskflux")
+_RUN_MIN = 8  # fewer records of a queue are put in one by one: columns would cost more than they hold
 
 
 class QueueStore(Closes):
@@ -85,11 +86,13 @@ class QueueStore(Closes):
         queues = {}
         buffers = [*(source.buffer for source in state.sources), state.snapshot]
         for found in state.queues:
-            queue = Queue(self._journal, found.spec, found.last_id)
+            queue = queues[found.spec.name] = Queue(self._journal, found.spec, found.last_id)
             records = found.records
-            arena, offsets = gather(buffers, records.source, records.payload, records.payload_length)
-            queue._load(records.id, records.key, arena, offsets)
-            queues[found.spec.name] = queue
+            if len(records) < _RUN_MIN:
+                queue._load_few(zip(*records.lists(), strict=True), buffers)
+            else:
+                arena, offsets = gather(buffers, records.source, records.payload, records.payload_length)
+                queue._load(records.id, records.key, arena, offsets)
         for note in state.notes:
             _log.warning("%s: %s (%s, byte %d)", self._engine.data, note.message, note.file, note.offset)
         return queues
