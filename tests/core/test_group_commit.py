@@ -47,7 +47,7 @@ def join(threads):
 def sleeping(commit, number):
     """Wait until so many threads sleep behind the leader."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while sum(ticket.gate is not None for ticket in commit._pending) < number:
+    while commit._coming.waiting < number:
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
@@ -257,43 +257,71 @@ def test_an_interrupt_in_the_flush_of_the_leader_wakes_the_others():
 
 
 class InterruptedGate:
-    """A lock whose sleeper is interrupted, as the main thread is by Ctrl-C."""
+    """A gate at which one thread is interrupted, as the main thread is by Ctrl-C; the others go through."""
 
-    def __init__(self, woken):
+    def __init__(self, gate, woken):
+        self._gate = gate
         self._woken = woken
-        self._calls = 0
+        self._interrupted = threading.current_thread()
+        self.release = gate.release
 
     def acquire(self):
-        self._calls += 1
-        if self._calls == 2:
+        if threading.current_thread() is self._interrupted:
             self._woken()
             raise KeyboardInterrupt
-        return True
-
-    def release(self):
-        pass
+        return self._gate.acquire()
 
 
-@pytest.mark.parametrize("chosen_to_lead", [False, True])
-def test_an_interrupted_waiter_leaves_no_one_waiting_for_it(monkeypatch, chosen_to_lead):
-    """Whether the interrupt comes before or after the waiter was chosen as the next leader."""
+@pytest.mark.parametrize("when", ["before its turn", "chosen to lead", "written by another"])
+def test_an_interrupted_waiter_leaves_no_one_waiting_for_it(when):
     device = Device(held=True)
     commit = GroupCommit(device.flush)
     leader = start(lambda: commit.wait(commit.submit("leader")))
     assert device.begun.wait(PATIENCE_SECONDS)
+    ticket = commit.submit("interrupted")
+    others = []
 
     def woken():
-        if chosen_to_lead:
+        if when == "written by another":
+            others.append(start(lambda: commit.wait(ticket)))
+            sleeping(commit, 2)
+        if when != "before its turn":
             device.release.set()
             leader.join(PATIENCE_SECONDS)
+            join(others)
 
-    ticket = commit.submit("interrupted")
-    with monkeypatch.context() as patch:
-        patch.setattr("flintlog.core.group_commit.threads.lock", lambda: InterruptedGate(woken))
-        with pytest.raises(KeyboardInterrupt):
-            commit.wait(ticket)
+    ticket.gate = InterruptedGate(ticket.gate, woken)
+    with pytest.raises(KeyboardInterrupt):
+        commit.wait(ticket)
     device.release.set()
     join([leader])
     last = start(lambda: commit.wait(commit.submit("last")))
     join([last])
-    assert device.batches == [["leader"], ["interrupted", "last"]]
+    written = [["interrupted"], ["last"]] if others else [["interrupted", "last"]]
+    assert device.batches == [["leader"], *written]
+
+
+def test_the_next_batch_is_written_when_every_thread_of_the_last_one_had_its_turn():
+    """So those who come back with new work go into it, and two halves do not take turns."""
+    first, second = Device(held=True), Device(held=True)
+    left_behind = []
+
+    def flush(batch):
+        if "late" in batch:
+            left_behind.append(together.waiting)
+        (second if 7 in batch else first).flush(batch)
+
+    commit = GroupCommit(flush)
+    threads = [start(lambda: commit.wait(commit.submit("first")))]
+    assert first.begun.wait(PATIENCE_SECONDS)
+    together = commit._coming
+    threads += [start(lambda number=number: commit.wait(commit.submit(number))) for number in range(8)]
+    sleeping(commit, 8)
+    first.release.set()
+    assert second.begun.wait(PATIENCE_SECONDS)
+    threads.append(start(lambda: commit.wait(commit.submit("late"))))
+    sleeping(commit, 1)
+    second.release.set()
+    join(threads)
+    assert first.batches == [["first"], ["late"]]
+    assert left_behind == [0]

@@ -1,8 +1,10 @@
 """Group commit: many threads hand in work, one of them writes and syncs for all.
 
-There is no writer thread. The first thread that waits becomes the leader and flushes everything handed in so
-far; threads that come while the device is busy wait, and the next leader flushes them together. A single thread
-therefore pays no hand-over, and sixteen threads share one fsync.
+There is no writer thread. What is handed in while the device is busy makes one batch, and a batch has one gate. The
+first thread through the gate finds the batch unwritten, and leads: it writes for all. Then each thread that waits lets
+the next one through, and the last opens the gate of the next batch. So one notification goes from thread to thread, and
+those who come back with new work meanwhile are written together. A single thread finds every gate open and pays no
+hand-over.
 
 A thread that waits is not interrupted: a signal handler that raises does so when the work is durable.
 """
@@ -20,15 +22,16 @@ T = TypeVar("T")
 
 
 class Ticket(Generic[T]):
-    """One piece of work handed in; `wait` on it returns when it is durable. One thread waits for one ticket."""
+    """The work of one batch: what `submit` returns, and `wait` takes."""
 
-    __slots__ = ("done", "error", "gate", "items", "leads")
+    __slots__ = ("done", "error", "following", "gate", "items", "waiting")
+    following: Ticket[T]  # the next batch, from when this one is on its way
 
-    def __init__(self, *items: T) -> None:
-        self.items = items  # one, or none for a ticket that only waits for those before it
-        self.gate: Any = None  # a lock, made only when a thread has to sleep
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self.gate: Any = threads.lock()
+        self.waiting = 0  # threads that have to go through the gate
         self.done = False
-        self.leads = False
         self.error: BaseException | None = None
 
 
@@ -42,89 +45,69 @@ class GroupCommit(Generic[T]):
     def __init__(self, flush: Callable[[list[T]], None]) -> None:
         self._flush = flush
         self._mutex = threads.lock()
-        self._pending: list[Ticket[T]] = []
-        self._busy = False
+        self._coming: Ticket[T] = Ticket()  # its gate is shut while the batch before it is on its way
 
     def submit(self, item: T) -> Ticket[T]:
         """Hand in work. The order of these calls is the order on disk."""
-        ticket = Ticket(item)
         with DEFERRED, self._mutex:
-            self._pending.append(ticket)
-        return ticket
+            self._coming.items.append(item)
+            return self._coming
 
     def wait(self, ticket: Ticket[T]) -> None:
         """Return when the work is durable, or raise what the flush raised."""
         with DEFERRED:
             self._wait(ticket)
 
+    def drain(self) -> None:
+        """Return when everything that was handed in before is durable, also what is being flushed now."""
+        with DEFERRED:
+            with self._mutex:
+                ticket = self._coming
+                if not ticket.items and not ticket.gate.locked():
+                    return
+            self._wait(ticket)
+
     def _wait(self, ticket: Ticket[T]) -> None:
-        gate: Any = None
         with self._mutex:
-            if not ticket.done and not self._busy:
-                self._busy = ticket.leads = True
-            if not ticket.done and not ticket.leads:
-                gate = ticket.gate = threads.lock()
-                gate.acquire()
-        if gate is not None:
-            self._sleep(ticket, gate)
-        if ticket.leads:
-            self._lead()  # raises its own error; the others learn that the store stopped
-        elif ticket.error is not None:
+            passes = not ticket.done
+            ticket.waiting += passes
+        if passes:
+            try:
+                ticket.gate.acquire()
+            except BaseException:
+                self._leave(ticket, through=False)
+                raise
+            if not ticket.done:
+                self._lead(ticket)  # raises its own error; the others learn that the store stopped
+                return
+            self._leave(ticket)
+        if ticket.error is not None:
             raise StoppedError(
                 f"the write that held this call failed: {ticket.error}",
                 advice="Close the store and open it again; what was acknowledged is there",
             ) from ticket.error
 
-    def drain(self) -> None:
-        """Return when everything that was handed in before is durable, also what is being flushed now."""
-        with DEFERRED:
-            with self._mutex:
-                if not self._pending and not self._busy:
-                    return
-                ticket: Ticket[T] = Ticket()
-                self._pending.append(ticket)
-            self._wait(ticket)
-
-    def _sleep(self, ticket: Ticket[T], gate: Any) -> None:
-        """Until the batch is flushed, or this thread leads the next one."""
+    def _lead(self, ticket: Ticket[T]) -> None:
+        following: Ticket[T] = Ticket()
+        following.gate.acquire()
+        with self._mutex:
+            ticket.following = self._coming = following
         try:
-            gate.acquire()
-        except BaseException:
-            with self._mutex:  # interrupted: no thread may wait for this one to lead
-                if ticket.leads:
-                    ticket.leads = False
-                    self._hand_over()
-                ticket.gate = None
+            if ticket.items:
+                self._flush(ticket.items)
+        except BaseException as error:
+            ticket.error = error
             raise
+        finally:
+            ticket.done = True
+            self._leave(ticket)
 
-    def _lead(self) -> None:
-        with self._mutex:
-            batch, self._pending = self._pending, []
-        error: BaseException | None = None
-        try:
-            items = [item for ticket in batch for item in ticket.items]
-            if items:
-                self._flush(items)
-        except BaseException as raised:
-            error = raised
-        with self._mutex:
-            for ticket in batch:
-                ticket.done = True
-                ticket.leads = False
-                ticket.error = error
-                if ticket.gate is not None:
-                    ticket.gate.release()
-                    ticket.gate = None
-            self._hand_over()
-        if error is not None:
-            raise error
+    def _leave(self, ticket: Ticket[T], *, through: bool = True) -> None:
+        """Let the next thread of the batch through the gate; behind the last one the next batch may go.
 
-    def _hand_over(self) -> None:
-        """Wake the next leader. The mutex is held."""
-        for ticket in self._pending:
-            if ticket.gate is not None:
-                ticket.leads = True
-                ticket.gate.release()
-                ticket.gate = None
-                return
-        self._busy = False  # the next one to wait leads
+        One that was interrupted before the gate is let through no more, but the gate may have been opened for it.
+        """
+        with self._mutex:
+            ticket.waiting -= 1
+            if through or (ticket.done and not ticket.waiting):
+                (ticket if ticket.waiting else ticket.following).gate.release()
