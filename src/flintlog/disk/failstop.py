@@ -28,7 +28,7 @@ class FailStop:
         self._closed = False
         self._ended = False
         self._forked = False
-        self._refuses = False  # one of the three
+        self._refuses = False  # one of the four
         forks.remember(self)
 
     def check(self) -> None:
@@ -80,33 +80,43 @@ class FailStop:
 
     def end(self) -> None:
         """Let no write begin any more: the directory is another's now."""
-        self._ended = True
+        self._ended = self._refuses = True
 
-    def _check_write(self) -> None:
-        self.check_process()
-        self._check_cause()
-        if self._ended:
-            raise self._closed_error()
-
-    @contextmanager
-    def guard(self) -> Iterator[None]:
+    def guard(self) -> FailStop:
         """Around every change that others can see: what is raised inside stops the store.
 
         Signal handlers wait, so that an interrupt finds the change done. Work that was begun before the store was
         closed may still come here.
         """
-        with DEFERRED:
-            self._check_write()
-            try:
-                yield
-            except BaseException as error:
+        return self
+
+    def __enter__(self) -> None:
+        DEFERRED.__enter__()
+        try:
+            self.check_write()
+        except BaseException:
+            DEFERRED.__exit__()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, *where: object) -> None:
+        try:
+            if error is not None:
                 self.stop(error)
-                raise
+        finally:
+            DEFERRED.__exit__()
+
+    def check_write(self) -> None:
+        """Raise unless a write may begin."""
+        if self._refuses:
+            self.check_process()
+            self._check_cause()
+            if self._ended:
+                raise self._closed_error()
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """Around long work under scratch names: a failed call stops the store, an interrupt does not."""
-        self._check_write()
+        self.check_write()
         try:
             yield
         except DiskError as error:

@@ -13,6 +13,7 @@ import _signal  # the same calls as `signal` without its enums, which cost more 
 import os
 import signal
 import threading
+from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -30,10 +31,6 @@ _SIGNALS = tuple(
         not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
     )
 )
-
-
-def _is_main() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
 
 
 class _StandIn:
@@ -61,7 +58,7 @@ class _Lifted:
         self._before = -1  # not lifted
 
     def __enter__(self) -> None:
-        if _is_main() and self._deferral.depth:
+        if self._deferral.is_main() and self._deferral.depth:
             self._before, self._deferral.open_depth = self._deferral.open_depth, self._deferral.depth
             self._deferral.call_waiting()
 
@@ -78,19 +75,26 @@ class _Deferral:
         self.depth = 0
         self.open_depth = 0  # at this depth handlers run: outside of all blocks, or where it is lifted
         self._patient = 0  # of the blocks, how many are the application's own
+        self._main = threading.main_thread().ident
         self._stand_ins: dict[int, _StandIn] = {}
+        self._seen: list[Any] = []  # the handlers of `_SIGNALS`, and in which places stand-ins go
+        self._replaced: list[tuple[int, _StandIn]] = []
         self._came: list[tuple[_StandIn, int, FrameType | None]] = []
         self._main_forks = True
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
+    def is_main(self) -> bool:
+        """Is this the thread that runs handlers?"""
+        return get_ident() == self._main
+
     def __enter__(self) -> None:
-        if _is_main():
+        if get_ident() == self._main:
             if not self.depth:
                 self.take_over()
             self.depth += 1
 
     def __exit__(self, *exc: object) -> None:
-        if _is_main():
+        if get_ident() == self._main:
             self.depth -= 1
             if self.depth < self.open_depth:  # an interrupt came before `lifted` was left
                 self.open_depth = 0
@@ -110,7 +114,7 @@ class _Deferral:
         A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once. A block of the
         main thread may be left by another one, as the garbage collector does it.
         """
-        if not _is_main():
+        if not self.is_main():
             yield
             return
         self.__enter__()
@@ -119,7 +123,7 @@ class _Deferral:
             yield
         finally:
             self._patient -= 1
-            if _is_main():
+            if self.is_main():
                 self.__exit__()
             else:
                 self._leave_elsewhere()
@@ -134,7 +138,7 @@ class _Deferral:
 
     def poll(self) -> None:
         """Call the handlers that wait, unless a write is on its way."""
-        if self._came and self.depth == self._patient and _is_main():
+        if self._came and self.depth == self._patient and self.is_main():
             self.call_waiting()
 
     def holds_back(self, stand_in: _StandIn, number: int, frame: FrameType | None) -> bool:
@@ -155,13 +159,22 @@ class _Deferral:
 
     def take_over(self) -> None:
         """A handler may still run, and raise, until the depth is counted up: then its stand-in only passes it on."""
-        for number in _SIGNALS:
-            handler = _signal.getsignal(number)
+        handlers = [*map(_signal.getsignal, _SIGNALS)]
+        if handlers != self._seen:
+            self._look_at(handlers)
+        for number, stand_in in self._replaced:
+            _signal.signal(number, stand_in)
+
+    def _look_at(self, handlers: list[Any]) -> None:
+        self._seen, replaced = [], []  # not seen until all is done: a handler may raise here
+        for number, handler in zip(_SIGNALS, handlers, strict=True):
             if callable(handler) and not isinstance(handler, _StandIn):
                 stand_in = self._stand_ins.get(number)
                 if stand_in is None or stand_in.handler != handler:
                     stand_in = self._stand_ins[number] = _StandIn(self, handler)
-                _signal.signal(number, stand_in)
+                replaced.append((number, stand_in))
+        self._replaced = replaced
+        self._seen = handlers
 
     def _let_through(self) -> None:
         """Give the application its handlers back, and call those that waited.
@@ -183,10 +196,11 @@ class _Deferral:
                 self.call_waiting()
 
     def _before_fork(self) -> None:
-        self._main_forks = _is_main()
+        self._main_forks = self.is_main()
 
     def _after_fork(self) -> None:
         """A child of another thread does not have the main thread's blocks, and none of its signals."""
+        self._main = get_ident()
         if not self._main_forks:
             self.depth = self.open_depth = self._patient = 0
         self._came = []

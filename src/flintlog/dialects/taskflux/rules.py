@@ -33,7 +33,7 @@ def snapshot_due(
     edition: Edition, threshold: int, segment_firsts: Sequence[int], snapshot_index: int, commit_index: int
 ) -> bool:
     """Are there enough closed segments? `segment_firsts` are the first LSNs of all segments, the last one open."""
-    if not segment_firsts or commit_index < segment_firsts[0]:
+    if len(segment_firsts) <= threshold or not segment_firsts or commit_index < segment_firsts[0]:
         return False
     closed_lasts = [first - 1 for first in segment_firsts[1:]]
     if edition == "shipped":

@@ -22,7 +22,7 @@ from flintlog.core import threads
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux import rules, scan
-from flintlog.dialects.taskflux.batch import Blob
+from flintlog.dialects.taskflux.batch import Blob, Ints
 from flintlog.dialects.taskflux.files import Segment, SegmentFile, read_segment
 from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.rules import Limits
@@ -131,7 +131,7 @@ class SegmentLog:
             self._roll()
         full_at = self._limits.full_at(self._layout.edition)
         pending: list[bytes | bytearray | memoryview] = []
-        starts: list[np.ndarray] = []
+        starts = array("q")
         end = self._tail.end
         for blob in blobs:
             done = 0
@@ -139,19 +139,24 @@ class SegmentLog:
                 held = end - self._tail.end
                 if (end >= full_at and end > BLANK) or held >= scan.COMMIT_BYTES_MAX:
                     self._write(pending, starts)
-                    pending, starts = [], []
+                    pending, starts = [], array("q")
                     if end >= full_at:
                         self._roll()
                     end = self._tail.end
                     held = 0
-                room = min(full_at - end, scan.COMMIT_BYTES_MAX - held)
-                piece, begins, done = _take(blob, done, room)
+                piece: bytes | bytearray | memoryview
+                if blob.ends is None:
+                    piece, done = blob.data, 1
+                    starts.append(end)
+                else:
+                    room = min(full_at - end, scan.COMMIT_BYTES_MAX - held)
+                    piece, begins, done = _take(blob, blob.ends, done, room)
+                    starts.frombytes((begins + end).tobytes())
                 pending.append(piece)
-                starts.append(begins + end)
                 end += len(piece)
         self._write(pending, starts)
 
-    def _write(self, pieces: list[bytes | bytearray | memoryview], starts: list[np.ndarray]) -> None:
+    def _write(self, pieces: list[bytes | bytearray | memoryview], starts: array[int]) -> None:
         tail = self._tail
         if not tail.clean:
             keep_cut(self._disk, self._data, tail.file, tail.end)
@@ -160,9 +165,8 @@ class SegmentLog:
         content = b"".join([*pieces, lay.END_MARKER])
         tail.file.pwrite(content + self._reserve(tail.end + len(content), len(content)), tail.end)
         tail.file.sync()
-        for begins in starts:
-            tail.starts.frombytes(begins.tobytes())
-        tail.end += sum(map(len, pieces))
+        tail.starts.extend(starts)
+        tail.end += len(content) - len(lay.END_MARKER)
 
     def _reserve(self, end: int, size: int) -> bytes:
         """Zeros to write behind a small write that makes the file grow, so that the next ones do not."""
@@ -290,14 +294,12 @@ class SegmentLog:
         return posixpath.join(self._directory, lay.segment_name(first))
 
 
-def _take(blob: Blob, done: int, room: int) -> tuple[bytes | bytearray | memoryview, np.ndarray, int]:
+def _take(blob: Blob, ends: Ints, done: int, room: int) -> tuple[memoryview, Ints, int]:
     """The records of `blob` from `done` on that fit: all whose start lies within `room`, at least one."""
-    if blob.ends is None:
-        return blob.data, np.zeros(1, np.int64), 1
-    begin = int(blob.ends[done - 1]) if done else 0
+    begin = int(ends[done - 1]) if done else 0
     # The record that crosses the line still belongs to this segment: limits are looked at between records.
-    upto = min(int(np.searchsorted(blob.ends, begin + room, side="left")) + 1, blob.count)
+    upto = min(int(np.searchsorted(ends, begin + room, side="left")) + 1, blob.count)
     upto = max(upto, done + 1)
-    end = int(blob.ends[upto - 1])
-    begins = np.concatenate([[begin], blob.ends[done : upto - 1]]).astype(np.int64) - begin
+    end = int(ends[upto - 1])
+    begins = np.concatenate([[begin], ends[done : upto - 1]]).astype(np.int64) - begin
     return memoryview(blob.data)[begin:end], begins, upto
