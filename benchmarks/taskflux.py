@@ -114,8 +114,7 @@ def warm_up(directory: str) -> None:
     """Load or compile every kernel that the topics use."""
     with QueueStore(directory, snapshot_threshold=NO_SNAPSHOTS) as store:
         queue = store.queue()
-        queue.add_many([PAYLOAD] * 20_000)
-        queue.ack_many(queue.take_many(10_000))
+        queue.add_many([PAYLOAD] * 600_000)  # so many that they are compiled for
     with QueueStore(directory, snapshot_threshold=NO_SNAPSHOTS) as store:
         store.snapshot()
     with QueueStore(directory, snapshot_threshold=NO_SNAPSHOTS):

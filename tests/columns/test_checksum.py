@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintlog.columns import checksum
+from flintlog.columns.checksums import checksums
 
 VECTORS = [
     (b"", 0xFFFFFFFF),
@@ -42,7 +43,7 @@ def reference(buffer, start, end):
 
 
 def bulk(buffer, start, end):
-    return int(checksum.checksums(buffer, [start], [end])[0])
+    return int(checksums(buffer, [start], [end])[0])
 
 
 def carryless():
@@ -174,7 +175,7 @@ def test_a_kernel_means_the_same_interpreted_and_compiled(folded_compiled, case)
 @given(ranges())
 def test_checksums_in_bulk_equal_one_at_a_time(case):
     data, starts, ends = case
-    values = checksum.checksums(data, starts, ends)
+    values = checksums(data, starts, ends)
     assert values.dtype == np.uint32
     expected = [reference(data, a, b) for a, b in zip(starts, ends, strict=True)]
     assert values.tolist() == expected
@@ -182,7 +183,7 @@ def test_checksums_in_bulk_equal_one_at_a_time(case):
 
 def test_bulk_wants_as_many_ends_as_starts():
     with pytest.raises(ValueError, match="same length"):
-        checksum.checksums(b"123", [0, 1], [2])
+        checksums(b"123", [0, 1], [2])
 
 
 @given(st.integers(0, 1 << 200), st.integers(1, 1 << 70))
@@ -213,8 +214,9 @@ def test_small_inputs_never_load_the_compiler():
     script = """
         import sys
         from flintlog.columns import checksum
+        from flintlog.columns.checksums import checksums
         assert checksum.crc32_mpeg2(b"123456789", 0, 9) == 0x0376E6E7
-        assert checksum.checksums(b"123456789", [0, 0], [9, 0]).tolist() == [0x0376E6E7, 0xFFFFFFFF]
+        assert checksums(b"123456789", [0, 0], [9, 0]).tolist() == [0x0376E6E7, 0xFFFFFFFF]
         print("numba" in sys.modules, "llvmlite" in sys.modules)
     """
     assert run(script) == ["False", "False"]
@@ -238,3 +240,11 @@ def test_the_cache_serves_a_second_process_and_keeps_targets_apart(tmp_path):
     assert run(CACHED, **plain) == ["False", "0"]
     assert run(CACHED, **cache) == [here, "1"]
     assert run(CACHED, **plain) == ["False", "1"]
+
+
+@pytest.mark.parametrize("width", [0, 1, 8, 16])
+def test_the_checksums_behind_a_prefix_are_those_of_the_whole(width):
+    tails = np.random.default_rng(width).integers(0, 256, (50, width), np.uint8)
+    for prefix in (b"", b"R", b"R" + bytes(range(40))):
+        expected = [checksum.crc32_mpeg2(prefix + row.tobytes(), 0, len(prefix) + width) for row in tails]
+        assert checksum.checksums_behind(prefix, tails).tolist() == expected

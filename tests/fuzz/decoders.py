@@ -234,7 +234,7 @@ def bound_memory() -> None:
 
 def choose_form(*, compiled: bool) -> None:
     """Kernels have two forms; the size of the input decides, and here it is to be one of them."""
-    compile.COMPILE_BYTES_MIN = checksum.COMPILE_BYTES_MIN = 0 if compiled else 1 << 62
+    compile.COMPILE_BYTES_MIN = 0 if compiled else 1 << 62
     compile.COMPILED_BYTES_MIN = 0
 
 

@@ -17,14 +17,11 @@ of by x^k keeps the product within 128 bits. Zeros in front of a message change 
 from __future__ import annotations
 
 import functools
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fastcrc import crc32
-
-from flintlog.disk import DEFERRED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,9 +29,6 @@ if TYPE_CHECKING:
 
 POLYNOMIAL = 1 << 32 | 0x04C11DB7
 INITIAL = 0xFFFFFFFF
-
-COMPILE_BYTES_MIN = 1 << 20
-"""Below this many bytes in all, `checksums` does not import Numba for the work."""
 
 _LOW_64 = (1 << 64) - 1
 
@@ -80,24 +74,17 @@ def crc32_mpeg2(buffer: bytes | memoryview, start: int, end: int) -> int:
     return crc32.mpeg_2(buffer[start:end])
 
 
-def checksums(
-    buffer: bytes | memoryview,
-    starts: Sequence[int] | npt.NDArray[Any],
-    ends: Sequence[int] | npt.NDArray[Any],
-) -> npt.NDArray[np.uint32]:
-    """Return the checksum of each `buffer[start:end]`; IndexError when one is not inside the buffer."""
+def checksums_behind(prefix: bytes, tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    """Return the checksum of `prefix` with each row of `tails` behind it, of at most 16 bytes.
+
+    Each byte adds to the checksum what it adds alone, so a column of them is looked up at once, uncompiled.
+    """
     import numpy as np
 
-    first = np.ascontiguousarray(starts, dtype=np.int64)
-    last = np.ascontiguousarray(ends, dtype=np.int64)
-    if first.ndim != 1 or first.shape != last.shape:
-        raise ValueError("starts and ends must be two lists of the same length")
-    values = np.empty(first.size, dtype=np.uint32)
-    if "numba" not in sys.modules and int((last - first).sum()) < COMPILE_BYTES_MIN:
-        _checksums(buffer, first.tolist(), last.tolist(), values)
-    else:
-        with DEFERRED:  # a compiler that an interrupt leaves half way stays broken
-            _compiled(_checksums)(np.frombuffer(buffer, dtype=np.uint8), first, last, values)
+    width = tails.shape[1]
+    values = np.full(len(tails), crc32.mpeg_2(prefix + bytes(width)), np.uint32)
+    for at in range(width):
+        values ^= _slicing_tables()[width - 1 - at][tails[:, at]]
     return values
 
 
@@ -123,11 +110,6 @@ def _checksum(buffer: Any, start: int, end: int) -> int:
     return crc32_mpeg2(buffer, start, end)
 
 
-def _checksums(buffer: Any, starts: Any, ends: Any, values: Any) -> None:
-    for i in range(len(starts)):
-        values[i] = crc32_mpeg2(buffer, starts[i], ends[i])
-
-
 @functools.cache
 def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
     import numba
@@ -140,6 +122,7 @@ def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
 # --- slicing by 16 ---------------------------------------------------------------------------------------
 
 
+@functools.cache
 def _slicing_tables() -> npt.NDArray[np.uint32]:
     """Return table[k][b]: what byte b adds to the checksum when k more bytes follow it in its block."""
     import numpy as np

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Importing the compiler and loading a cached kernel costs about as much as this many bytes cost uncompiled.
-COMPILE_BYTES_MIN = checksum.COMPILE_BYTES_MIN
+COMPILE_BYTES_MIN = 1 << 20
 COMPILED_BYTES_MIN = 1 << 13
 
 _helpers: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
@@ -40,47 +40,65 @@ def helper(compiled: Callable[..., Any] | None = None) -> Callable[[Callable[P, 
 
 
 class Kernel(Generic[P, R]):
-    """A function with two lives. Call `run` with the number of bytes at stake, then the arguments."""
+    """A function with two lives. Call `run` with the number of bytes at stake, then the arguments.
 
-    def __init__(self, function: Callable[P, R]) -> None:
-        self.python = function
+    Where `python` is given, it does the same uncompiled, and takes `times` as many bytes to cost what loading costs.
+    """
+
+    def __init__(
+        self, function: Callable[P, R], python: Callable[P, R] | None = None, times: int = 1
+    ) -> None:
+        self.python = python or function
+        self._function = function
+        self._times = times
         self._compiled: Callable[..., R] | None = None
         self._seen = 0  # bytes that ran uncompiled
         self._begun = False
         self.__doc__ = function.__doc__
 
     def run(self, size: int, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run compiled when `size` bytes are worth it; buffers become what the chosen form needs."""
+        """Run compiled when `size` bytes are worth it; buffers become what the chosen form needs.
+
+        Many small calls are worth it too, but none of them waits: the compiled form is loaded beside them.
+        """
         if self.worth_compiling(size):
-            return self.compiled()(*(_as_array(argument) for argument in args), **kwargs)
+            return self.compiled()(*map(_as_array, args), **kwargs)
+        if self._seen >= COMPILE_BYTES_MIN * self._times and not self._begun and self._compiled is None:
+            with DEFERRED:
+                self._begun = True
+                threading.Thread(target=self._load, args=args, name="flintlog-compile").start()
         return self.python(*args, **kwargs)
 
     def worth_compiling(self, size: int) -> bool:
-        """Is the compiled form the faster one for `size` bytes?
-
-        Many small calls are worth it too, but none of them should wait: compiling begins beside them.
-        """
+        """Is the compiled form the faster one for `size` bytes?"""
         if self._compiled is not None:
             return size >= COMPILED_BYTES_MIN
         self._seen += size
-        if self._seen >= COMPILE_BYTES_MIN > size and not self._begun:
-            with DEFERRED:
-                self._begun = True
-                threading.Thread(target=self.compiled, name="flintlog-compile").start()
-        return size >= COMPILE_BYTES_MIN
+        return size >= COMPILE_BYTES_MIN * self._times
 
     def compiled(self) -> Callable[..., R]:
         """The compiled form; built or loaded from the cache at the first call."""
-        with DEFERRED, _lock:
-            if self._compiled is None:
-                import numba
-
-                _register_helpers()
-                try:
-                    self._compiled = _whole(numba.njit(cache=True, nogil=True)(self.python))
-                except RuntimeError:  # no place to keep a cache, as on a read-only system: compile each time
-                    self._compiled = _whole(numba.njit(nogil=True)(self.python))
+        if self._compiled is None:
+            with DEFERRED, _lock:
+                self._compiled = self._compiled or _whole(_dispatcher(self._function))
         return self._compiled
+
+    def _load(self, *args: Any) -> None:
+        """Make the compiled form ready for arguments like these."""
+        with _lock:
+            dispatcher = _dispatcher(self._function)
+        dispatcher.compile(tuple(dispatcher.typeof_pyval(_as_array(argument)) for argument in args))
+        self._compiled = self._compiled or _whole(dispatcher)
+
+
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    import numba
+
+    _register_helpers()
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # no place to keep a cache, as on a read-only system: compile each time
+        return numba.njit(nogil=True)(function)
 
 
 def _whole(compiled: Callable[..., R]) -> Callable[..., R]:
@@ -96,6 +114,11 @@ def _whole(compiled: Callable[..., R]) -> Callable[..., R]:
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:
     """Declare a kernel."""
     return Kernel(function)
+
+
+def kernel_beside(python: Callable[P, R], *, times: int) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Declare a kernel of which `python` is the uncompiled life, as much faster as `Kernel` says."""
+    return lambda function: Kernel(function, python, times)
 
 
 def _as_array(argument: object) -> object:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flintlog.columns import ndjson
-from flintlog.columns.checksum import checksums
+from flintlog.columns.checksums import checksums
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

@@ -22,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from fastcrc.crc32 import mpeg_2
+
 from flintlog.columns.checksum import crc32_mpeg2
 from flintlog.core.fields import Bytes, Field, MalformedError, Table
 from flintlog.core.lazy import lazy
@@ -156,7 +158,7 @@ class Layout:
         return SEGMENT_HEADER.encode(self.segment_version)
 
     def encode_record(self, term: int, data: bytes) -> bytes:
-        return self.record.encode(term, crc32_mpeg2(data, 0, len(data)), data)
+        return self.record.encode(term, mpeg_2(data), data)
 
     def encode_snapshot_header(self, index: int, term: int, state_size: int) -> bytes:
         return self.snapshot_header.encode(index, term, state_size)

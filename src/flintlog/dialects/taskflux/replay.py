@@ -422,7 +422,9 @@ def _collect(
     """The live records of every queue in dequeue order, queues by name."""
     added = np.flatnonzero(live)
     kept = Pointers.join([queue.records for queue in base.queues])[survivors]
-    kept_life = np.repeat(np.arange(len(base.queues)), [len(queue.records) for queue in base.queues])[survivors]
+    kept_life = np.repeat(np.arange(len(base.queues)), [len(queue.records) for queue in base.queues])[
+        survivors
+    ]
     # Among equal keys the snapshot's records stand before those of the log.
     records = Pointers.join([kept, _pointers(table, added, id_)])
     life = np.concatenate([kept_life.astype(np.int32), life_by_entry[added]])
