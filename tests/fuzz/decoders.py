@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.golden_cases import GOLDEN
 
-from flintlog.columns import checksum, compile
+from flintlog.columns import compile
 from flintlog.core.dialect import dialect
 from flintlog.core.log import Log
 from flintlog.dialects.limestone import files as limestone_files

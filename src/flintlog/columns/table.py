@@ -16,17 +16,18 @@ class Columns:
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __match_args__: ClassVar[tuple[str, ...]]  # the names of the fields too, sooner found
 
     def __len__(self) -> int:
-        return len(getattr(self, next(iter(self.__dataclass_fields__))))
+        return len(getattr(self, self.__match_args__[0]))
 
     def __getitem__(self, which: Any) -> Self:
         """The rows that a slice, places or a mask choose."""
-        return type(self)(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+        return type(self)(*[getattr(self, name)[which] for name in self.__match_args__])
 
     def lists(self) -> list[list[Any]]:
         """The columns as lists."""
-        return [getattr(self, name).tolist() for name in self.__dataclass_fields__]
+        return [getattr(self, name).tolist() for name in self.__match_args__]
 
     @classmethod
     @cache

@@ -85,6 +85,11 @@ class Window:
         """When those that are left are due."""
         return self.piece.records.replay_time[self.next :]
 
+    @property
+    def head(self) -> int:
+        """When the first of those that are left is due."""
+        return int(self.piece.records.replay_time[self.next])
+
     def take(self, count: int) -> Piece:
         """Hand out so many, or all that are left."""
         piece, begin = self.piece, self.next

@@ -81,6 +81,8 @@ def of_columns(
 
 
 def _numbers(word: str, values: int | Sequence[int], count: int, most: int) -> Ints:
+    if type(values) is int and 0 <= values <= most:
+        return np.full(count, values)  # as most calls have it
     found = np.asarray(values)
     if found.dtype.kind not in "iu" and found.size:
         raise UsageError(f"a {word} is not a whole number from 0 to {most}")

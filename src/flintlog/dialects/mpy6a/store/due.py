@@ -52,7 +52,10 @@ class Due:
         for piece in pieces:
             if not self._engine.machine.files[piece.file.name].flags & lay.READ:
                 self._engine.do(work, lay.OpenToRead(piece.file.name))
-        spent = [self._spent(piece) for piece in pieces]
+        limited = {topic.number: topic.attempts_max for topic in self._topics().values() if topic.attempts_max}
+        if not limited:
+            return Taken(pieces, order, np.zeros(len(order), np.bool_))
+        spent = [self._spent(piece, limited) for piece in pieces]
         if not self._engine.strict:
             for piece, mine in zip(pieces, spent, strict=True):
                 self._set_aside(work, piece, mine)
@@ -64,12 +67,11 @@ class Due:
         changes = [(offset, session.data) for (name, offset), session in taken if name == piece.file.name]
         return piece.changed(changes) if changes else piece
 
-    def _spent(self, piece: Piece) -> NDArray[np.bool_]:
+    def _spent(self, piece: Piece, limited: Mapping[int, int]) -> NDArray[np.bool_]:
         records = piece.records
         spent = np.zeros(len(records), np.bool_)
-        for topic in self._topics().values():
-            if topic.attempts_max:
-                spent |= (records.topic == topic.number) & (records.attempts >= topic.attempts_max)
+        for topic, attempts_max in limited.items():
+            spent |= (records.topic == topic) & (records.attempts >= attempts_max)
         return spent
 
     def _set_aside(self, work: Work, piece: Piece, spent: NDArray[np.bool_]) -> None:

@@ -37,7 +37,7 @@ class _Chain(ChainReader):
         self.trim()
         if not self.windows and not self.load(_WINDOW_BYTES):
             return None
-        return int(self.windows[0].times[0])
+        return self.windows[0].head
 
     def fill(self, now: int, limit: int) -> int:
         """Read until `limit` due records are in the windows, or all that are due; returns how many are due."""
@@ -108,10 +108,14 @@ class DueReader:
         self._readers: dict[int, _Chain] = {}
 
     def _chains(self) -> list[_Chain]:
-        for delay in self._machine.chains:
-            if delay not in self._readers:
-                self._readers[delay] = _Chain(self._disk, self._directory, self._machine, delay)
-        return sorted(self._readers.values(), key=lambda reader: -reader.delay)
+        """From the longest delay to the shortest."""
+        new = self._machine.chains.keys() - self._readers.keys()
+        if new:
+            self._readers |= {
+                delay: _Chain(self._disk, self._directory, self._machine, delay) for delay in new
+            }
+            self._readers = dict(sorted(self._readers.items(), reverse=True))
+        return [*self._readers.values()]
 
     def in_use(self) -> set[str]:
         """The files that sessions were handed out of."""
@@ -135,10 +139,16 @@ class DueReader:
 
         The rows of all pieces are counted one after the other.
         """
-        readers = [reader for reader in self._chains() if reader.fill(now, limit)]
+        chains = self._chains()
+        heads = [(head, at) for at, reader in enumerate(chains) if (head := reader.head()) is not None]
+        # No other reader has one of the first `limit`; among equal heads the longer delay goes first.
+        first = sorted(item for item in heads if item[0] <= now)[:limit]
+        readers = [chains[at] for at in sorted(at for _, at in first)]
+        due = [reader.fill(now, limit) for reader in readers]
+        if len(readers) < 2:
+            pieces = [piece for reader in readers for piece in reader.take(min(due[0], limit))]
+            return pieces, np.arange(sum(len(piece.records) for piece in pieces))
         times = [reader.times(now, limit) for reader in readers]
-        if not times:
-            return [], np.empty(0, np.int64)
         whose = np.repeat(np.arange(len(readers)), [len(part) for part in times])
         # Readers stand from the longest delay to the shortest, and the sort is stable: ties come out right.
         order = np.argsort(np.concatenate(times), kind="stable")[:limit]

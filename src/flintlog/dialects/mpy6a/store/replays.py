@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flintlog.columns.gather import gather
 from flintlog.columns.payloads import Payloads
 from flintlog.core import threads
+from flintlog.core.lazy import lazy
 from flintlog.dialects.mpy6a import batch, scan
 from flintlog.dialects.mpy6a.layout import Record
 from flintlog.dialects.mpy6a.operations import Place
@@ -57,13 +58,20 @@ class Replays:
         self._order = order  # rows of all pieces, counted one after the other
         self._ending = threads.lock()
         self._ended = False
-        self._starts = np.cumsum([0, *(len(piece.records) for piece in pieces)])
+
+    @lazy
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(piece.records) for piece in self._pieces)])
 
     def __len__(self) -> int:
         return len(self._order)
 
     def rows(self) -> Iterator[tuple[Record, Place]]:
         """One by one, each with the place where it waits."""
+        if len(self._pieces) == 1:
+            piece = self._pieces[0]
+            yield from ((piece.record(row), piece.place(row)) for row in self._order.tolist())
+            return
         which = np.searchsorted(self._starts, self._order, side="right") - 1
         rows = self._order - self._starts[which]
         for at, row in zip(which.tolist(), rows.tolist(), strict=True):

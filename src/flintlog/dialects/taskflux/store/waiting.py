@@ -119,13 +119,18 @@ class Run:
         return int(self._orders[place]), Record(id_, int(self._keys[place]), payload)
 
 
+Entry = tuple[int, int, int, bytes | Run]
+
+
 class Waiting:
     """A queue in memory. Not thread-safe: its store holds a lock."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, Run | None]] = []
-        # Of records added one by one: id to key, order and payload.
-        self._loose: dict[int, tuple[int, int, bytes]] = {}
+        # Key, order, id and payload of a record that was added alone; of a run the same of its next one, and the run.
+        self._heap: list[Entry] = []
+        # Of those added alone: which were removed and stand there still, and all by id once one is asked for.
+        self._gone: set[int] = set()
+        self._by_id: dict[int, Entry] | None = None
         # What can no longer be taken and is not yet removed: id to order and record.
         self._leaving: dict[int, tuple[int, Record]] = {}
         self._runs: list[Run] = []
@@ -142,8 +147,10 @@ class Waiting:
 
     def put(self, id_: int, key: int, payload: bytes) -> None:
         """Behind all that have the same key."""
-        heapq.heappush(self._heap, (key, self._order, id_, None))
-        self._loose[id_] = (key, self._order, payload)
+        entry = (key, self._order, id_, payload)
+        heapq.heappush(self._heap, entry)
+        if self._by_id is not None:
+            self._by_id[id_] = entry
         self._order += 1
         self._count += 1
 
@@ -181,8 +188,9 @@ class Waiting:
         result: list[Record] = []
         while len(result) < limit and (record := self.peek()) is not None:
             _, _, id_, run = heapq.heappop(self._heap)
-            if run is None:
-                del self._loose[id_]
+            if isinstance(run, bytes):
+                if self._by_id is not None:
+                    del self._by_id[id_]
                 result.append(record)
                 continue
             if limit - len(result) >= _STRETCH_MIN and run.whole:
@@ -198,11 +206,11 @@ class Waiting:
         """The first record."""
         while self._heap:
             key, order, id_, run = self._heap[0]
-            if run is None:
-                found = self._loose.get(id_)
-                if found is not None:
-                    return Record(id_, key, found[2])
-                heapq.heappop(self._heap)  # removed meanwhile
+            if isinstance(run, bytes):
+                if id_ not in self._gone:
+                    return Record(id_, key, run)
+                heapq.heappop(self._heap)
+                self._gone.remove(id_)
             else:
                 if run.head() == (key, order, id_):
                     return Record(id_, key, run.payload())
@@ -225,22 +233,25 @@ class Waiting:
 
     def _find(self, id_: int) -> tuple[int, Record] | None:
         """The order and the content of a record, which is no longer among those that can be taken."""
-        loose = self._loose.pop(id_, None)
-        if loose is not None:
-            key, order, payload = loose
+        if self._by_id is None:
+            self._by_id = {entry[2]: entry for entry in self._heap if isinstance(entry[3], bytes)}
+        alone = self._by_id.pop(id_, None)
+        if alone is not None:
+            key, order, _, payload = alone
+            assert isinstance(payload, bytes)
+            self._gone.add(id_)
             return order, Record(id_, key, payload)
         return next(filter(None, (run.remove(id_) for run in self._runs)), None)
 
     def __iter__(self) -> Iterator[Record]:
         """All records in dequeue order, those that leave too; the queue stays as it is."""
         copy = Waiting()
-        copy._loose = dict(self._loose)
-        for key, order, id_, run in self._heap:
-            if run is None and id_ in self._loose:
-                copy._heap.append((key, order, id_, None))
-        for order, (id_, key, payload) in self._leaving.values():
-            copy._heap.append((key, order, id_, None))
-            copy._loose[id_] = key, order, payload
+        copy._heap = [
+            entry for entry in self._heap if isinstance(entry[3], bytes) and entry[2] not in self._gone
+        ]
+        copy._heap += (
+            (key, order, id_, payload) for order, (id_, key, payload) in self._leaving.values()
+        )
         heapq.heapify(copy._heap)
         for run in self._runs:
             copy._runs.append(_copied(run))

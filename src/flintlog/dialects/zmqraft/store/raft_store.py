@@ -31,7 +31,7 @@ from flintlog.dialects.zmqraft.store.file_log import FileLog
 from flintlog.dialects.zmqraft.store.snapshot_file import SnapshotFile
 from flintlog.dialects.zmqraft.store.stamp import Stamps
 from flintlog.dialects.zmqraft.store.state_file import StateFile
-from flintlog.disk import Disk, FailStop, File, take_lock
+from flintlog.disk import DEFERRED, Disk, FailStop, File, take_lock
 from flintlog.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -215,10 +215,11 @@ class RaftStore(Closes):
         if not len(entries):
             return
         self.log.check_sizes(entries)
-        with self._lock:
-            self._failstop.check()
-            ticket = self._group.submit(entries)
-        self._group.wait(ticket)
+        with DEFERRED:
+            with self._lock:
+                self._failstop.check()
+                ticket = self._group.submit(entries)
+            self._group.wait(ticket)
 
     def append_at(self, index: int, entries: Sequence[Entry]) -> None:
         """What a follower receives: entries from `index` on.
