@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from flintlog.columns import table
 from flintlog.columns.table import Columns, slices
 from flintlog.columns.zeros import has_zero_sector, zeros_from
 
@@ -31,6 +32,17 @@ def test_rows_are_chosen_and_joined_across_all_columns():
     assert (len(three), both.place.tolist(), both.kind.tolist()) == (3, [1, 3], [5, 7])
     assert Pairs.join([three]) is three
     assert (len(Pairs.join([])), Pairs.join([]).kind.dtype) == (0, np.uint8)
+
+
+def test_very_many_rows_are_chosen_in_pieces_and_come_out_the_same():
+    count = 3 * table._PIECE_ROWS + 7
+    many = Pairs(np.arange(count), np.arange(count).astype(np.uint8))
+    backwards = np.arange(count)[::-1]
+    for which in (backwards, backwards % 3 == 0, np.zeros(count, np.bool_)):
+        chosen = many[which]
+        assert np.array_equal(chosen.place, many.place[which])
+        assert np.array_equal(chosen.kind, many.kind[which])
+        assert chosen.kind.dtype == np.uint8
 
 
 @pytest.mark.parametrize(

@@ -428,29 +428,18 @@ def _collect(
     # Among equal keys the snapshot's records stand before those of the log.
     records = Pointers.join([kept, _pointers(table, added, id_)])
     life = np.concatenate([kept_life.astype(np.int32), life_by_entry[added]])
-    order = _order_of(records.key)
-    order = order[_order_of(life[order])]
-    records = records[order]
-    edges = np.searchsorted(life[order], np.arange(len(last_id) + 1)).tolist()
+    for by_life in (False, True):  # the second sort keeps the order of the first among equals
+        values = life if by_life else records.key
+        if np.any(values[1:] < values[:-1]):  # most often they are in order
+            order = np.argsort(values, kind="stable")
+            records, life = records[order], life[order]
+    edges = np.searchsorted(life, np.arange(len(last_id) + 1)).tolist()
     return tuple(
         QueueState(spec, int(last_id[life]), records[edges[life] : edges[life + 1]])
         for life, spec in sorted(specs.items(), key=lambda item: item[1].name)
     )
 
 
-def _order_of(values: Ints | NDArray[np.int32]) -> Ints:
-    """The places of values in ascending order, equal ones as they stand; most often they are in order already."""
-    if bool(np.all(values[1:] >= values[:-1])):
-        return np.arange(len(values))
-    return np.argsort(values, kind="stable")
-
-
 def _pointers(table: Table, entries: Ints, id_: Ids) -> Pointers:
-    source = (np.searchsorted(table.bounds, entries, side="right") - 1).astype(np.int32)
-    return Pointers(
-        id_[entries],
-        table.number[entries],
-        source,
-        table.payload[entries],
-        table.payload_length[entries],
-    )
+    source = np.repeat(np.arange(len(table.sources), dtype=np.int32), np.diff(table.bounds))
+    return Pointers(id_, table.number, source, table.payload, table.payload_length)[entries]

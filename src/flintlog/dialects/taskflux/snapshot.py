@@ -16,7 +16,7 @@ from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.state import Ints, Pointers, State
 from flintlog.errors import RefusedError
 
-_CHUNK_BYTES = 8 << 20
+_CHUNK_BYTES = 1 << 18  # other threads wait while one is put together
 RECORD_HEAD = lay.STATE_RECORD.size
 
 

@@ -52,7 +52,9 @@ class Due:
         for piece in pieces:
             if not self._engine.machine.files[piece.file.name].flags & lay.READ:
                 self._engine.do(work, lay.OpenToRead(piece.file.name))
-        limited = {topic.number: topic.attempts_max for topic in self._topics().values() if topic.attempts_max}
+        limited = {
+            topic.number: topic.attempts_max for topic in self._topics().values() if topic.attempts_max
+        }
         if not limited:
             return Taken(pieces, order, np.zeros(len(order), np.bool_))
         spent = [self._spent(piece, limited) for piece in pieces]

@@ -92,7 +92,9 @@ class QueueStore(Closes):
                 queue._load_few(zip(*records.lists(), strict=True), buffers)
             else:
                 arena, offsets = gather(buffers, records.source, records.payload, records.payload_length)
-                queue._load(records.id, records.key, arena, offsets)
+                queue._load(
+                    records.id.copy(), records.key.copy(), arena, offsets
+                )  # not a part of those of all queues
         for note in state.notes:
             _log.warning("%s: %s (%s, byte %d)", self._engine.data, note.message, note.file, note.offset)
         return queues

@@ -249,9 +249,7 @@ class Waiting:
         copy._heap = [
             entry for entry in self._heap if isinstance(entry[3], bytes) and entry[2] not in self._gone
         ]
-        copy._heap += (
-            (key, order, id_, payload) for order, (id_, key, payload) in self._leaving.values()
-        )
+        copy._heap += ((key, order, id_, payload) for order, (id_, key, payload) in self._leaving.values())
         heapq.heapify(copy._heap)
         for run in self._runs:
             copy._runs.append(_copied(run))
