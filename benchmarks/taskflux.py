@@ -173,24 +173,31 @@ def add_one(directory: str, sizes: Sizes) -> list[Row]:
 
 
 @contextmanager
-def floor(directory: str, calls: int) -> Iterator[tuple[Contender, Contender]]:
-    """The least that a durable add can cost: one pwrite and one fdatasync."""
+def floor(directory: str, calls: int) -> Iterator[tuple[Contender, ...]]:
+    """The least that a durable add can cost: one pwrite and one fdatasync, or both in one call."""
     handle = os.open(os.path.join(directory, "floor"), os.O_RDWR | os.O_CREAT)
     data = bytes(FLOOR_BYTES)
 
-    def measure(at: int) -> float:
+    def measure(at: int, write: Callable[[int], None]) -> float:
         def work() -> None:
             for number in range(calls):
-                os.pwrite(handle, data, at + number * FLOOR_BYTES)
-                os.fdatasync(handle)
+                write(at + number * FLOOR_BYTES)
 
         return rate(calls, work)
 
+    def in_two(at: int) -> None:
+        os.pwrite(handle, data, at)
+        os.fdatasync(handle)
+
+    def in_one(at: int) -> None:
+        os.pwritev(handle, [data], at, os.RWF_DSYNC)
+
     try:
-        measure(0)
+        measure(0, in_two)
         yield (
-            Contender("pwrite + fdatasync, file grows", lambda: measure(os.fstat(handle).st_size)),
-            Contender("pwrite + fdatasync, inside the file", lambda: measure(0)),
+            Contender("pwrite + fdatasync, file grows", lambda: measure(os.fstat(handle).st_size, in_two)),
+            Contender("pwrite + fdatasync, inside the file", lambda: measure(0, in_two)),
+            Contender("pwritev2 with RWF_DSYNC, inside the file", lambda: measure(0, in_one)),
         )
     finally:
         os.close(handle)

@@ -43,8 +43,14 @@ def one(layout: Layout, term: int, data: bytes) -> Blob:
 
 def several(layout: Layout, term: int, datas: Sequence[bytes]) -> Blob:
     """Records with any data."""
-    encoded = [layout.encode_record(term, data) for data in datas]
-    return Blob(b"".join(encoded), len(encoded), offsets_of(np.fromiter(map(len, encoded), np.int64))[1:])
+    pack, alignment = _SUM_AND_LENGTH.pack, layout.alignment
+    head = RECORD_MARKER + term.to_bytes(layout.term_size, "big")
+    pieces: list[bytes] = []
+    for data in datas:
+        pieces += (head, pack(mpeg_2(data), len(data)), data, _PADDING[-len(data) % alignment])
+    sizes = np.fromiter(map(len, datas), np.int64, len(datas))
+    sizes += layout.record_header_size + (-sizes % alignment)
+    return Blob(b"".join(pieces), len(datas), np.cumsum(sizes))
 
 
 def _join_adds(

@@ -20,6 +20,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from fastcrc.crc32 import mpeg_2
@@ -357,6 +358,11 @@ def _key_range(spec: QueueSpec) -> bytes:
     return b"" if spec.key_range is None else KEY_RANGE.encode(*spec.key_range)
 
 
+@lru_cache
+def _is_name(name: bytes) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def delta_problem(data: bytes, layout: Layout) -> str | None:
     """Why these bytes are no delta that a directory can have, or None. It is what opening would say of them."""
     kind, name = data[:1], data[2 : 2 + data[1]] if len(data) > 1 else b""
@@ -364,16 +370,19 @@ def delta_problem(data: bytes, layout: Layout) -> str | None:
         return "its first byte is not one of C, D, A, R"
     if len(data) < 2 or len(name) < data[1]:
         return "it ends before its fields do"
-    if _NAME.fullmatch(name) is None:
+    if not _is_name(name):
         return "the queue name holds a byte outside 0x21..0x7E"
-    rest = data[2 + len(name) :]
     if kind == b"C":
         try:
             return layout.problem_of(decode_create(data))
         except DamageError as error:
             return error.message
-    fits = len(rest) >= 12 and len(rest) - 12 >= int.from_bytes(rest[8:12], "big") if kind == b"A" else True
-    return None if fits and (kind != b"R" or len(rest) >= 8) else "it ends before its fields do"
+    at = 2 + len(name)
+    if kind == b"A":
+        fits = len(data) >= at + 12 and len(data) - at - 12 >= int.from_bytes(data[at + 8 : at + 12], "big")
+    else:
+        fits = kind == b"D" or len(data) >= at + 8
+    return None if fits else "it ends before its fields do"
 
 
 def add_prefix(queue: str) -> bytes:

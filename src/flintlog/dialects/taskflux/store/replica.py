@@ -190,15 +190,20 @@ class ReplicaLog(Closes):
             return self.last_lsn
 
     def _check_entries(self, entries: Sequence[tuple[int, bytes]]) -> None:
-        for term, data in entries:
-            _check_number("term", term)
-            if not isinstance(data, bytes | bytearray | memoryview):
-                raise UsageError(f"an entry is not bytes but {type(data).__name__}", advice="Encode it first")
+        checked: int | None = None
+        for term, _ in entries:
+            if term is checked:
+                continue  # as most batches have it
+            checked = _check_number("term", term)
             if not lay.TERM_FIRST <= term <= self._engine.layout.term_max:
                 raise UsageError(f"{term} is not a term of the {self.edition} edition")
+        layout = self._engine.layout
+        for _, data in entries:
+            if not isinstance(data, bytes | bytearray | memoryview):
+                raise UsageError(f"an entry is not bytes but {type(data).__name__}", advice="Encode it first")
             if len(data) > lay.DATA_SIZE_MAX:
                 raise UsageError(f"an entry of {len(data)} bytes is over the limit of {lay.DATA_SIZE_MAX}")
-            problem = lay.delta_problem(bytes(data), self._engine.layout)
+            problem = lay.delta_problem(bytes(data), layout)
             if problem is not None:
                 raise UsageError(f"an entry is no delta: {problem}", advice="Make it with `encode_delta`")
 
