@@ -7,7 +7,7 @@ A dialect that can be loaded has a room `store/load`:
 | `COLUMNS` | the columns of the rows that it takes |
 | `OPTIONS` | the words of the options that it takes besides the common ones; each is true or false |
 | `plan(disk, path, edition, **options)` | refuses what cannot be, before any task begins; plain data for the tasks |
-| `stage(disk, plan, place, part, batches)` | in task `part`: writes the file `place`, durably; nothing reads it yet |
+| `stage(disk, plan, place, part, batches)` | in task `part`: writes the file `place`; nothing reads it yet |
 | `commit(disk, plan, staged, batch)` | lets all that is staged count; False where the batch counted already |
 
 A plan has a `scratch`: the directory inside the log where files are staged. A task may run twice, late or beside

@@ -15,6 +15,7 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.disk import Disk, File
 
 _CHUNK = 8 << 20
+_CHANNELS_MAX = 1 << 62  # names have room for more, and no writer makes so many
 
 
 def write(
@@ -39,10 +40,9 @@ def _write(file: File, data: bytes | bytearray, at: int) -> int:
 
 def take_in(disk: Disk, root: str, places: Sequence[str], epoch: int, milliseconds: int) -> None:
     """Give staged files the names of rotated logs, as sessions of this epoch; durable on return."""
-    channels = [log.channel for log in files.list_files(disk, root).logs if log.channel is not None]
-    first = (
-        max(channels, default=-1) + 1
-    )  # none of theirs: within a channel the order of the files means something
+    logs = files.list_files(disk, root).logs
+    taken = [log.channel for log in logs if log.channel is not None and log.channel < _CHANNELS_MAX]
+    first = max(taken, default=-1) + 1  # none of theirs: in a channel the order of the files means something
     for number, place in enumerate(places, first):
         _restamp(disk, place, epoch)
         disk.rename(place, posixpath.join(root, lay.rotated_name(number, milliseconds)))
