@@ -49,6 +49,7 @@ WRITTEN = 1
 READ = 2
 
 _STATE_ID = struct.Struct("<QQ")
+STATE_ID_SIZE = _STATE_ID.size
 _FLAGS = {0: "neither written nor read", 1: "written", 2: "read", 3: "written and read"}
 _NAME = re.compile(r"([1-9]\d{0,9})@(\d{10})(?:-([1-9]\d{0,18}))?\.data", re.ASCII)
 

@@ -304,7 +304,8 @@ _IMPLEMENTATION = Field(
 _LIMITS = (_limited("maximum size"), _limited("maximum payload"))
 _HAS_RANGE = Field("has key range", "u8", lambda flag: "yes" if flag else "no")
 _PAYLOAD = (Field("key", "i64"), Field("payload length", "i32 n", "{} bytes"), Field("payload", "[n]"))
-KEY_AND_LENGTH = Table("big", *_PAYLOAD).head
+RECORD_PAYLOAD = Table("big", *_PAYLOAD)
+KEY_AND_LENGTH = RECORD_PAYLOAD.head
 KEY_RANGE = Table("big", Field("lowest key", "i64"), Field("highest key", "i64"))
 
 
