@@ -186,15 +186,15 @@ def _cells(columns: Any) -> Iterator[bytes]:
         yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
 
 
-def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[LiveRecords]:
-    """What `reduce` made of a bucket, as many records at a time as have so many bytes."""
+def records_of(pieces: Iterator[bytes]) -> Iterator[LiveRecords]:
+    """What `reduce` made of a bucket, as many records at a time as a task may hold."""
     held: list[LiveRecords] = []
     size = 0
     for piece in pieces:
         some = LiveRecords(**unpack(piece))
-        for part in (some[slice_] for slice_ in slices(some.length, most)):
+        for part in (some[slice_] for slice_ in slices(some.length, OUTPUT_BYTES)):
             length = int(part.length.sum())
-            if held and size + length > most:
+            if held and size + length > OUTPUT_BYTES:
                 yield LiveRecords.join(held)
                 held, size = [], 0
             held.append(part)
