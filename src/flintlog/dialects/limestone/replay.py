@@ -19,19 +19,18 @@ from flintlog.core.live import ChangedError
 from flintlog.core.workers import threads_for
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.layout import Version
-from flintlog.dialects.limestone.merge import (
+from flintlog.dialects.limestone.candidates import (
     BASE,
     LENGTH_MAX,
     REMOVE,
     Candidates,
     Groups,
     Keyed,
-    Merge,
     Source,
     Sources,
-    numeric,
 )
+from flintlog.dialects.limestone.layout import Version
+from flintlog.dialects.limestone.merge import Merge, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey

@@ -14,17 +14,17 @@ from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.columns.packing import pack, unpack
 from flintlog.columns.table import Columns, slices
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.distributed.looking import LogFile, shifted
-from flintlog.dialects.limestone.merge import (
+from flintlog.dialects.limestone.candidates import (
     Candidates,
     Groups,
     Ints,
-    Merge,
     Source,
     Sources,
     Words,
     candidates,
 )
+from flintlog.dialects.limestone.distributed.looking import LogFile, shifted
+from flintlog.dialects.limestone.merge import Merge
 from flintlog.dialects.limestone.passes import sort_in
 from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, lengths_of
 from flintlog.dialects.limestone.scan import Snippets
