@@ -21,6 +21,8 @@ from flintlog.dialects.limestone.layout import encode_begin
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, NotALogError, RefusedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 def shipped_queues(root: Path) -> None:
     with QueueStore(root, edition="shipped") as store:

@@ -14,6 +14,8 @@ from tests.every_damage import CASES
 from flintlog.core.finding import Codes, Damage, Severity
 from flintlog.errors import DamageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 SOURCE = RUNBOOKS.parents[1] / "src" / "flintlog" / "dialects"
 # Modules with codes of another kind: of what a store refuses, of a token file alone, of columns and their words.
 OTHERS = {"errors.py", "token_file.py", "tables.py", "fields.py", "following.py"}

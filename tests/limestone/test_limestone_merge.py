@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.limestone.snippets import KEYS, Session, encoded
 
 from flintlog.columns.compile import Kernel
-from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import candidates, merge, passes, scan
+from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.candidates import BASE, REMOVE, Keyed, Source, Sources
 from flintlog.dialects.limestone.layout import Entry
 from flintlog.dialects.limestone.merge import Merge, by_bytes, numeric

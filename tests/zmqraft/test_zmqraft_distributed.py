@@ -20,6 +20,8 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError
 from flintlog.testing import MemoryKernel
 
+pytestmark = pytest.mark.usefixtures("still")
+
 ROOT = "/srv/peer"
 GIVEN = GivenState("state.bin", 5, lambda: iter([b"state"]))
 
