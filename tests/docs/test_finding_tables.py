@@ -61,6 +61,7 @@ def test_every_row_has_a_directory_that_shows_it(dialect):
     assert {code for code, _ in CASES[dialect]} == {*codes(dialect)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("dialect", "code", "make"),
     [
