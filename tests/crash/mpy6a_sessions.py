@@ -643,7 +643,7 @@ def long_log(disk: Disk, history: History[Step]) -> None:
         last = app.store.last
     shift, read = lay.Shift("30@2023111422.data", 0), lay.OpenToRead("30@2023111422.data")
     changes = enumerate([shift] * 10 + [read] * 91, 1)
-    events = [lay.encode_event(last.following(number), lay.encode_change(item)) for number, item in changes]
+    events = [lay.EVENT.encode(last.following(number), lay.encode_change(item)) for number, item in changes]
     with disk.open(f"{ROOT}/state.log", "write") as log:
         log.pwrite(lay.framed(log.size(), lay.CHANGES_FRAME[0], events), log.size())
         log.sync()

@@ -320,10 +320,6 @@ def read_log_header(buffer: Bytes) -> tuple[int, int]:
     return frame, limit
 
 
-def encode_event(state_id: StateID, payload: bytes) -> bytes:
-    return EVENT.encode(state_id, payload)
-
-
 def padding_before(position: int, frame: int, size: int) -> int:
     """Zeros to write before an event of `size` bytes at `position`, so that it lies in one frame."""
     rest = frame - (position - LOG_HEADER_SIZE) % frame
