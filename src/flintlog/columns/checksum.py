@@ -101,11 +101,6 @@ def checksums(
     return values
 
 
-def compiled_crc32_mpeg2() -> Callable[[npt.NDArray[np.uint8], int, int], int]:
-    """Return `crc32_mpeg2` as a Numba function of a contiguous uint8 array, callable from other kernels."""
-    return _compiled(_checksum)
-
-
 def register_numba() -> None:
     """Let compiled kernels call `crc32_mpeg2`: call this before they compile. Again is harmless."""
     global _registered
@@ -117,10 +112,6 @@ def register_numba() -> None:
 
 _registration = threading.Lock()
 _registered = False
-
-
-def _checksum(buffer: Any, start: int, end: int) -> int:
-    return crc32_mpeg2(buffer, start, end)
 
 
 def _checksums(buffer: Any, starts: Any, ends: Any, values: Any) -> None:
