@@ -71,6 +71,12 @@ def part(request: pytest.FixtureRequest) -> Callable[[int], tuple[int, int]]:
     return of
 
 
+@pytest.fixture
+def still(monkeypatch):
+    """Nothing writes beside the test, so that no look at a directory waits before it looks again."""
+    monkeypatch.setattr("flintlog.disk.kernel.LocalKernel.pause", lambda kernel, seconds: None)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """A session in local[2]; found without a register call, as a user would."""

@@ -177,7 +177,7 @@ def near_the_last_lsn(root: Path, first: int = LSN_MAX, records: int = 1) -> Non
     """A shipped directory whose snapshot ends before `first`, where a segment begins."""
     (root / "data" / "log").mkdir(parents=True)
     state = struct.pack(">i", 1) + queue()
-    snapshot = SHIPPED.encode_snapshot_header(first - 1, 1, len(state)) + state + checksum(state)
+    snapshot = SHIPPED.snapshot_header.encode(first - 1, 1, len(state)) + state + checksum(state)
     record = SHIPPED.encode_record(1, encode_delta(AddRecord("", 1, b"x")))
     segment = SHIPPED.segment_header() + record * records + END_MARKER
     (root / "data" / "tflux.metadata").write_bytes(SHIPPED.encode_metadata(1, None))

@@ -174,7 +174,7 @@ def mpy6a_maps() -> dict[str, str]:
             "record": (mpy6a.RECORD, record),
             "descriptor": (mpy6a.DESCRIPTOR, descriptor.encode()),
             "log header": (mpy6a.LOG_HEADER, mpy6a.encode_log_header(*mpy6a.CHANGES_FRAME)),
-            "event of state.log": (mpy6a.EVENT, mpy6a.encode_event(second, mpy6a.encode_change(change))),
+            "event of state.log": (mpy6a.EVENT, mpy6a.EVENT.encode(second, mpy6a.encode_change(change))),
             "event of operations.log": (mpy6a.CHECKED_EVENT, bytes(operations.encode(second, change))),
         }
     )

@@ -14,7 +14,7 @@ from scripts.pages.contract import Fields
 from scripts.pages.page_blocks import ROOT
 from scripts.pages.public import MODULES, first_sentence, found, names
 
-from flintlog.cli.main import EXIT_STATUSES, VERBS, verb_parser
+from flintlog.cli.main import EXIT_STATUSES, VERBS, build_parser
 from flintlog.cli.verb import Verb
 from flintlog.core.dialect import dialect, dialect_names
 
@@ -69,7 +69,8 @@ def _exit_statuses() -> str:
 
 
 def _options(verb: Verb) -> str:
-    actions = [item for item in verb_parser(verb)._actions if not _EVERYWHERE & set(item.option_strings)]
+    parsers = next(item.choices for item in build_parser()._actions if item.dest == "verb")
+    actions = [item for item in parsers[verb.name]._actions if not _EVERYWHERE & set(item.option_strings)]
     words = " ".join(_word(action) for action in actions if not action.option_strings)
     rows = [(_typed(action), str(action.help)) for action in actions]
     return f"`flintlog {verb.name} {words}`\n\n{_table('argument', rows)}"

@@ -14,6 +14,8 @@ from flintlog.dialects.limestone.store import Datastore
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 @pytest.fixture
 def log(tmp_path):

@@ -12,6 +12,8 @@ from tests.mpy6a.test_mpy6a_golden import ERRORS, HEALED_BY_REPAIR
 
 from flintlog.dialects.mpy6a.store import SessionStore
 
+pytestmark = pytest.mark.usefixtures("still")
+
 MORE_VERBS = (
     ["dump", "--hex", "--limit", "2", "--json"],
     ["state", "--as-of", "3,6"],

@@ -12,6 +12,8 @@ import pytest
 from flintlog import QueueStore
 from flintlog.cli.main import VERBS, main
 
+pytestmark = pytest.mark.usefixtures("still")
+
 ODD = ["", "\0", "a\0b", "\udcff", "a\nb", "\x1b[2J", "x" * 300, "x" * 5000, "..", "9" * 5000]
 ON_A_DIRECTORY = [verb.name for verb in VERBS if verb.takes_directory and verb.name != "restore"]
 LOOKS = [

@@ -13,6 +13,8 @@ from flintlog.core.log import Log
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 CLEAN = [
     "cluster-node0",
     "cluster-node2",

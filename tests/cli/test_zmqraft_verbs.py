@@ -10,6 +10,8 @@ from tests.zmqraft.recorded import ALL, recorded
 from flintlog import RaftStore
 from flintlog.dialects.zmqraft.layout import Entry, index_path
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 @pytest.fixture
 def peer(tmp_path):

@@ -22,6 +22,8 @@ from flintlog.disk import Disk
 from flintlog.disk.remote import RemoteKernel
 from flintlog.errors import DamageError, FlintlogError, NotALogError, UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 WHOLE = EntryQuery(split_bytes=1 << 40)
 

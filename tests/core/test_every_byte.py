@@ -20,6 +20,8 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.disk import Disk
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 DIALECTS = ["taskflux", "zmqraft", "mpy6a", "limestone"]
 

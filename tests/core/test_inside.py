@@ -21,6 +21,8 @@ from flintlog.dialects.limestone.layout import encode_begin
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, NotALogError, RefusedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 def shipped_queues(root: Path) -> None:
     with QueueStore(root, edition="shipped") as store:
@@ -174,6 +176,7 @@ def spoil(log: Path, inner: str, kind: Callable[[Path, Path], None], home: Path)
     return root
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [link, dangling_link, pipe, file], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(("make", "inner"), CASES)
 def test_what_is_no_directory_of_the_log_is_refused_by_every_verb_and_store(

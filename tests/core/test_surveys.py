@@ -18,6 +18,8 @@ from flintlog.core.log import open_log
 from flintlog.disk import Disk, KernelInFront, LocalKernel
 from flintlog.errors import FlintlogError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 class Counting(KernelInFront):
     """Counts how often each file is opened; nobody writes here, so there is nothing to wait for."""

@@ -19,6 +19,8 @@ from flintlog.core.rounds import repair
 from flintlog.disk import Disk, KernelInFront, LocalKernel
 from flintlog.errors import FlintlogError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 CORRUPT_AND_OPENS = {"limestone": {"blob-missing"}}
 
 

@@ -463,23 +463,34 @@ def follows_again(disk: Disk, history: History[Step]) -> None:
     leader.close()
 
 
+def catches_up(
+    history: History[Step], leader: SessionStore, follower: SessionStore, items: Sequence[Any] | None = None
+) -> None:
+    """The follower gets what it lacks, or what is given, and is what its leader is then."""
+    became = Become(looked_at(leader))
+    history.issue(became)
+    follower.receive(leader.catch_up(follower.progress()) if items is None else items)
+    history.acknowledge(became)
+
+
+def goes_on(leader: SessionStore, number: int) -> None:
+    leader.new(LONG, b"%c:open" % (65 + number))
+    for data in (b"%c:some data" % (97 + 2 * number), b"%c:some data" % (98 + 2 * number)):
+        leader.put(SHORT, data, now=T0 + number)
+    leader.snapshot()
+
+
 def is_shipped_again(disk: Disk, history: History[Step]) -> None:
     """A shipment that breaks off, comes again, and then once more."""
     leader = opened(Disk(MemoryKernel()), file_bytes=60)
     with opened(disk, follower=True) as follower:
         history.opened(lambda: follower.apply(Operations(follower.last, ())))
         for number in range(2):
-            leader.new(LONG, b"%c:open" % (65 + number))
-            for data in (b"%c:some data" % (97 + 2 * number), b"%c:some data" % (98 + 2 * number)):
-                leader.put(SHORT, data, now=T0 + number)
-            leader.snapshot()
-            became = Become(looked_at(leader))
+            goes_on(leader, number)
             items = list(leader.catch_up(follower.progress()))
             follower.receive(items[: len(items) // 2])
             follower.receive(items[:-1])
-            history.issue(became)
-            follower.receive(items)
-            history.acknowledge(became)
+            catches_up(history, leader, follower, items)
             follower.receive(items)
             follower.receive(items[:2])
     leader.close()
@@ -493,12 +504,9 @@ def strict_shipped_again(disk: Disk, history: History[Step]) -> None:
         for number in range(2):
             leader.put(SHORT, b"%d some data" % number, now=T0 + number)
             leader.snapshot()
-            became = Become(looked_at(leader))
             items = list(leader.catch_up(follower.progress()))
             follower.receive(items[:-1])
-            history.issue(became)
-            follower.receive(items)
-            history.acknowledge(became)
+            catches_up(history, leader, follower, items)
             follower.receive(items)
     leader.close()
 
@@ -509,14 +517,8 @@ def is_shipped(disk: Disk, history: History[Step]) -> None:
     with opened(disk, follower=True) as follower:
         history.opened(lambda: follower.apply(Operations(follower.last, ())))
         for number in range(2):
-            leader.new(LONG, b"%c:open" % (65 + number))
-            for data in (b"%c:some data" % (97 + 2 * number), b"%c:some data" % (98 + 2 * number)):
-                leader.put(SHORT, data, now=T0 + number)
-            leader.snapshot()
-            became = Become(looked_at(leader))
-            history.issue(became)
-            follower.receive(leader.catch_up(follower.progress()))
-            history.acknowledge(became)
+            goes_on(leader, number)
+            catches_up(history, leader, follower)
     leader.close()
 
 
@@ -529,10 +531,7 @@ def strict_follows(disk: Disk, history: History[Step]) -> None:
             for count in (2 if number else 1, 1):  # what is shipped comes as a whole
                 for more in range(count):
                     leader.put(SHORT, b"%d%d%d some data" % (number, count, more), now=T0 + number + more)
-                became = Become(looked_at(leader))
-                history.issue(became)
-                follower.receive(leader.catch_up(follower.progress()))
-                history.acknowledge(became)
+                catches_up(history, leader, follower)
     leader.close()
 
 
@@ -548,10 +547,7 @@ def strict_follows_exhausts(disk: Disk, history: History[Step]) -> None:
             lambda: leader.put(SHORT, b"b:other", now=T0 + 71),
         ):
             call()
-            became = Become(looked_at(leader))
-            history.issue(became)
-            follower.receive(leader.catch_up(follower.progress()))
-            history.acknowledge(became)
+            catches_up(history, leader, follower)
     leader.close()
 
 
@@ -570,10 +566,7 @@ def is_shipped_over_a_name(disk: Disk, history: History[Step]) -> None:
         leader.put(SHORT, b"a:some data", now=T0)
         leader.rotate(30, now=T0)
         leader.snapshot()
-        became = Become(looked_at(leader))
-        history.issue(became)
-        follower.receive(leader.catch_up(follower.progress()))
-        history.acknowledge(became)
+        catches_up(history, leader, follower)
     leader.close()
 
 
@@ -650,7 +643,7 @@ def long_log(disk: Disk, history: History[Step]) -> None:
         last = app.store.last
     shift, read = lay.Shift("30@2023111422.data", 0), lay.OpenToRead("30@2023111422.data")
     changes = enumerate([shift] * 10 + [read] * 91, 1)
-    events = [lay.encode_event(last.following(number), lay.encode_change(item)) for number, item in changes]
+    events = [lay.EVENT.encode(last.following(number), lay.encode_change(item)) for number, item in changes]
     with disk.open(f"{ROOT}/state.log", "write") as log:
         log.pwrite(lay.framed(log.size(), lay.CHANGES_FRAME[0], events), log.size())
         log.sync()

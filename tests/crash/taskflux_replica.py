@@ -182,7 +182,7 @@ class Driver:
 def snapshot_bytes(index: int, term: int) -> bytes:
     """A snapshot as another node would send it: the default queue, empty."""
     state = b"\x00\x00\x00\x01" + lay.encode_queue_header(lay.QueueSpec(""), index + 1, 0)
-    header = lay.DESIGNED.encode_snapshot_header(index, term, len(state))
+    header = lay.DESIGNED.snapshot_header.encode(index, term, len(state))
     return header + state + lay.crc32_mpeg2(state, 0, len(state)).to_bytes(4, "big")
 
 

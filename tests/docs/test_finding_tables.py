@@ -14,6 +14,8 @@ from tests.every_damage import CASES
 from flintlog.core.finding import Codes, Damage, Severity
 from flintlog.errors import DamageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 SOURCE = RUNBOOKS.parents[1] / "src" / "flintlog" / "dialects"
 # Modules with codes of another kind: of what a store refuses, of a token file alone, of columns and their words.
 OTHERS = {"errors.py", "token_file.py", "tables.py", "fields.py", "following.py"}
@@ -59,6 +61,7 @@ def test_every_row_has_a_directory_that_shows_it(dialect):
     assert {code for code, _ in CASES[dialect]} == {*codes(dialect)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("dialect", "code", "make"),
     [

@@ -36,6 +36,9 @@ def test_every_public_name_and_its_calls_have_a_docstring(module, name):
     assert list(without_docstring(thing)) == []
 
 
+SITE = pytest.mark.xdist_group("site")  # built once
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     place = tmp_path_factory.mktemp("site")
@@ -52,6 +55,7 @@ def site(tmp_path_factory):
     return place
 
 
+@SITE
 def test_the_reference_has_every_name_and_call(site):
     for module in MODULES:
         page = (site / "api" / f"{module}.html").read_text()
@@ -63,6 +67,7 @@ def test_the_reference_has_every_name_and_call(site):
             assert sentence in " ".join(html.unescape(page).split())
 
 
+@SITE
 def test_the_search_finds_pages_names_and_codes(site):
     index = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     text = " ".join(entry["title"] + " " + entry["text"] for entry in index)
@@ -70,6 +75,7 @@ def test_the_search_finds_pages_names_and_codes(site):
         assert word in text
 
 
+@SITE
 def test_every_page_of_docs_is_in_the_site(site):
     for page in (ROOT / "docs").rglob("*.md"):
         built = page.relative_to(ROOT / "docs").with_suffix(".html")

@@ -9,19 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.independent import views
 from tests.independent.pieces import DamagedError, crc32_mpeg2
-from tests.independent.views import (
-    Files,
-    files_on,
-    keys_in,
-    keys_of,
-    peer_in,
-    peer_of,
-    queues_in,
-    queues_of,
-    sessions_in,
-    sessions_of,
-)
 
 from flintlog import Datastore, QueueStore, RaftStore, SessionStore, Topic
 from flintlog.dialects.zmqraft.layout import Entry
@@ -93,14 +82,14 @@ def keys(disk: Disk, edition: Any) -> Datastore:
     return Datastore(ROOT, disk=disk)
 
 
-STORES: dict[str, tuple[Callable[[Disk], Any], Callable[[Any], Any], Callable[[Files], Any]]] = {
-    "designed queues": (lambda disk: queues(disk, "designed"), queues_of, queues_in),
-    "shipped queues": (lambda disk: queues(disk, "shipped"), queues_of, queues_in),
-    "peer": (peer, peer_of, peer_in),
-    "sessions": (lambda disk: sessions(disk, strict=False), sessions_of, sessions_in),
-    "strict sessions": (lambda disk: sessions(disk, strict=True), sessions_of, sessions_in),
-    "designed keys": (lambda disk: keys(disk, "designed"), keys_of, keys_in),
-    "shipped keys": (lambda disk: keys(disk, "shipped"), keys_of, keys_in),
+STORES: dict[str, tuple[Callable[[Disk], Any], Callable[[Any], Any], Callable[[views.Files], Any]]] = {
+    "designed queues": (lambda disk: queues(disk, "designed"), views.queues_of, views.queues_in),
+    "shipped queues": (lambda disk: queues(disk, "shipped"), views.queues_of, views.queues_in),
+    "peer": (peer, views.peer_of, views.peer_in),
+    "sessions": (lambda disk: sessions(disk, strict=False), views.sessions_of, views.sessions_in),
+    "strict sessions": (lambda disk: sessions(disk, strict=True), views.sessions_of, views.sessions_in),
+    "designed keys": (lambda disk: keys(disk, "designed"), views.keys_of, views.keys_in),
+    "shipped keys": (lambda disk: keys(disk, "shipped"), views.keys_of, views.keys_in),
 }
 # The file that holds the records, and what makes the third one of them go: the bytes before and behind its data.
 RECORDS = {
@@ -113,16 +102,16 @@ RECORDS = {
 }
 
 
-def written(name: str) -> tuple[dict[str, bytes], Any, Callable[[Files], Any]]:
+def written(name: str) -> tuple[dict[str, bytes], Any, Callable[[views.Files], Any]]:
     make, told_by, found_in = STORES[name]
     disk = Disk(MemoryKernel())
     store = make(disk)
     told = told_by(store)
     store.close()
-    return files_on(disk, ROOT), told, found_in
+    return views.files_on(disk, ROOT), told, found_in
 
 
-def seen(found_in: Callable[[Files], Any], files: Files) -> Any:
+def seen(found_in: Callable[[views.Files], Any], files: views.Files) -> Any:
     try:
         return found_in(files)
     except DamagedError as error:

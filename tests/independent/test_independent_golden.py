@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.golden_cases import cases, expected, materialise
-from tests.independent import limestone, mpy6a, taskflux, zmqraft
+from tests.independent import limestone, mpy6a, taskflux, views, zmqraft
 from tests.independent.pieces import DamagedError, files_of
-from tests.independent.views import (
-    keys_in,
-    keys_of,
-    peer_in,
-    peer_of,
-    queues_in,
-    queues_of,
-    replica_in,
-    replica_of,
-    sessions_in,
-    sessions_of,
-)
 from tests.limestone.recorded import every as every_log
 from tests.limestone.recorded import lay_out as lay_out_log
 from tests.limestone.recorded import rows_of
@@ -73,12 +61,12 @@ def test_a_taskflux_directory_is_decoded_as_recorded_and_as_the_store_reads_it(c
         # Among equal keys the original reuses table slots at a restart, and so loses their order.
         by_id = sorted(theirs[name].records, key=lambda row: (row[1], row[0]))
         assert sorted(queue.waiting(), key=lambda row: (row[1], row[0])) == by_id
-    before = queues_in(files), replica_in(files)
+    before = views.queues_in(files), views.replica_in(files)
     with QueueStore(path, snapshot_in_background=False) as store:
-        assert queues_of(store) == before[0]
+        assert views.queues_of(store) == before[0]
     with ReplicaLog(path) as log:
-        assert replica_of(log) == before[1]
-    assert (queues_in(files_of(path)), replica_in(files_of(path))) == before
+        assert views.replica_of(log) == before[1]
+    assert (views.queues_in(files_of(path)), views.replica_in(files_of(path))) == before
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if said(case)["open"] != "ok"])
@@ -134,8 +122,8 @@ def test_a_peer_is_decoded_as_recorded_and_as_the_store_reads_it(case, tmp_path)
     if app := told.get("app"):
         assert state.applied == app["lastApplied"]
     with RaftStore(path) as store:
-        shown = peer_of(store)
-    assert peer_in(files_of(path)) == shown
+        shown = views.peer_of(store)
+    assert views.peer_in(files_of(path)) == shown
 
 
 def test_the_whole_peers_are_many():
@@ -195,8 +183,8 @@ def test_a_directory_of_sessions_is_decoded_as_recorded_and_as_the_store_reads_i
     assert described == {one["name"]: tuple(one[key] for key in keys) for one in told["states"]}
     assert decoded_sessions(files) == recorded_sessions(told)
     with SessionStore(path, strict=True, on_exhausted=lambda record: None) as store:
-        shown = sessions_of(store)
-    assert sessions_in(files) == sessions_in(files_of(path)) == shown
+        shown = views.sessions_of(store)
+    assert views.sessions_in(files) == views.sessions_in(files_of(path)) == shown
 
 
 @pytest.mark.parametrize("name", TORN_SESSIONS)
@@ -241,11 +229,11 @@ REFUSED = [
 @pytest.mark.parametrize(("case", "variant"), RECOVERED)
 def test_a_log_directory_is_decoded_as_recorded_and_as_the_store_reads_it(case, variant, tmp_path):
     path = lay_out_log(case, variant, tmp_path)
-    found = keys_in(files_of(path))
+    found = views.keys_in(files_of(path))
     assert {place: value for place, (value, _) in found.items()} == rows_of(case, variant)
     with Datastore(path) as store:
-        assert keys_of(store) == found
-    assert keys_in(files_of(path)) == found
+        assert views.keys_of(store) == found
+    assert views.keys_in(files_of(path)) == found
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -6,35 +6,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.independent import views
 from tests.independent.pieces import DamagedError
-from tests.independent.views import (
-    Files,
-    files_on,
-    keys_in,
-    keys_of,
-    peer_in,
-    peer_of,
-    queues_in,
-    queues_of,
-    replica_in,
-    replica_of,
-    sessions_in,
-    sessions_of,
-)
 
 from flintlog.disk import Disk
 from flintlog.testing import Subject
 from flintlog.testing.stores import SUBJECTS
 
-VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Files], Any]]] = {
-    "queues": (queues_of, queues_in),
-    "shipped-queues": (queues_of, queues_in),
-    "replica": (replica_of, replica_in),
-    "peer": (peer_of, peer_in),
-    "sessions": (sessions_of, sessions_in),
-    "strict-sessions": (sessions_of, sessions_in),
-    "designed-keys": (lambda keys: keys_of(keys.store), keys_in),
-    "shipped-keys": (lambda keys: keys_of(keys.store), keys_in),
+VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[views.Files], Any]]] = {
+    "queues": (views.queues_of, views.queues_in),
+    "shipped-queues": (views.queues_of, views.queues_in),
+    "replica": (views.replica_of, views.replica_in),
+    "peer": (views.peer_of, views.peer_in),
+    "sessions": (views.sessions_of, views.sessions_in),
+    "strict-sessions": (views.sessions_of, views.sessions_in),
+    "designed-keys": (lambda keys: views.keys_of(keys.store), views.keys_in),
+    "shipped-keys": (lambda keys: views.keys_of(keys.store), views.keys_in),
 }
 
 
@@ -49,7 +36,7 @@ def witnessed(subject: Subject) -> Subject:
         finally:
             store.close()
         try:
-            found = found_in(files_on(disk, path))
+            found = found_in(views.files_on(disk, path))
         except DamagedError as error:
             return f"the independent decoder refuses: {error}"
         return None if found == told else f"the store tells {told}\nthe independent decoder {found}"

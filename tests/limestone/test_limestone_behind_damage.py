@@ -10,6 +10,8 @@ from flintlog.core.log import open_log
 from flintlog.dialects.limestone.store import Datastore
 from flintlog.errors import DamageError, UsageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 def keys(store: Datastore) -> list[bytes]:
     return [entry.key for entry in store.snapshot.scan(1)]

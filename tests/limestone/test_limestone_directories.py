@@ -19,6 +19,8 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError, NotALogError, UsageError
 from flintlog.testing import MemoryKernel, State
 
+pytestmark = pytest.mark.usefixtures("still")
+
 
 def keys(directory: Directory, as_of: int | None = None) -> str:
     """The live keys, joined."""

@@ -39,6 +39,8 @@ from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 EPOCHS = st.integers(1, 4)
 LOGS = st.lists(
     st.lists(st.tuples(EPOCHS, st.lists(ENTRIES, max_size=8)), max_size=4), min_size=1, max_size=3

@@ -22,6 +22,8 @@ from flintlog.dialects.limestone.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError, UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 TORN = (
     "Nothing durable stands there. The original aborts at every start until its tool has repaired the file."
 )

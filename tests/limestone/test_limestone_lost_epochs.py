@@ -21,6 +21,8 @@ from flintlog.dialects.limestone.upkeep.repair import plan_repair
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 BOTH = pytest.mark.parametrize("edition", ["designed", "shipped"])
 EPOCHS = 20
 LOST = {

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.limestone.snippets import KEYS, Session, encoded
 
 from flintlog.columns.compile import Kernel
+from flintlog.dialects.limestone import candidates, merge, passes, scan
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone import merge, passes, scan
+from flintlog.dialects.limestone.candidates import BASE, REMOVE, Keyed, Source, Sources
 from flintlog.dialects.limestone.layout import Entry
-from flintlog.dialects.limestone.merge import BASE, REMOVE, Keyed, Merge, Source, Sources, by_bytes, numeric
+from flintlog.dialects.limestone.merge import Merge, by_bytes, numeric
 from flintlog.dialects.limestone.passes import CANDIDATE_SIZE, Passes
 
 STORAGES = st.sampled_from([0, 1, 2, 256, 2**32, 2**64 - 1])
@@ -73,7 +74,7 @@ def model(files: list[list[Entry]], bases: int = 0, order=numeric):
 def small_buckets(monkeypatch):
     """Little is enough to make many buckets, and keys that begin alike leave their beginning out."""
     monkeypatch.setattr(passes, "_BUCKET_CANDIDATES", 4)
-    monkeypatch.setattr(merge, "_COMMON_MIN", 2)
+    monkeypatch.setattr(candidates, "_COMMON_MIN", 2)
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)

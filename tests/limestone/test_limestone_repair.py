@@ -20,6 +20,8 @@ from flintlog.dialects.limestone.upkeep.salvage import salvage
 from flintlog.disk import Disk
 from flintlog.errors import LockedError, RefusedError, UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 KEPT = "kept"
 
 

@@ -166,7 +166,7 @@ def changes(*payloads: bytes | lay.Change) -> Damage:
         events.append(lay.encode_change(lay.OpenToRead(OTHER)))
         out = bytes(view[: log.end])
         for number, payload in enumerate(events, 1):
-            event = lay.encode_event(last.following(number), payload)
+            event = lay.EVENT.encode(last.following(number), payload)
             out += bytes(lay.padding_before(len(out), log.frame, len(event))) + event
         path.write_bytes(out)
 
@@ -258,7 +258,7 @@ def ahead_of_the_log(root: Path) -> None:
     settled(root)
     view = (root / lay.SNAPSHOT_FILE).read_bytes()
     name = next(item.name for _, item in lay.read_snapshot(view))
-    event = lay.encode_event(StateID(1, 1000), lay.encode_change(lay.Shift(name, 0)))
+    event = lay.EVENT.encode(StateID(1, 1000), lay.encode_change(lay.Shift(name, 0)))
     add(lay.CHANGES_FILE, event)(root)
 
 

@@ -18,6 +18,8 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError
 from flintlog.testing import MemoryKernel
 
+pytestmark = pytest.mark.usefixtures("still")
+
 STEPS = st.lists(
     st.tuples(st.sampled_from("pppprrrdtsn"), st.sampled_from([SHORT, LONG]), st.integers(0, 20)), max_size=30
 )

@@ -21,6 +21,8 @@ from flintlog.dialects.mpy6a.store import SessionStore
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 Sessions = Counter[tuple[object, bytes]]
 

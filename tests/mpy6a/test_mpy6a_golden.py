@@ -16,6 +16,8 @@ from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 MPY6A = dialect("mpy6a")
 FAR = 1 << 40

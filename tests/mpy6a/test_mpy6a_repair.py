@@ -26,6 +26,8 @@ from flintlog.dialects.mpy6a.upkeep import salvage
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 
 

@@ -214,7 +214,7 @@ def framed(events: list[bytes], frame: int = FRAME, limit: int = LIMIT) -> bytes
 
 def plain(number: int, size: int) -> bytes:
     """An event of so many bytes whose payload means nothing."""
-    return lay.encode_event(StateID(1, number), bytes([0x90 + number % 16]) * (size - 17))
+    return lay.EVENT.encode(StateID(1, number), bytes([0x90 + number % 16]) * (size - 17))
 
 
 @pytest.mark.parametrize("first", range(18, FRAME - 17))
@@ -265,7 +265,7 @@ def whole_log() -> tuple[bytes, list[bytes]]:
     for at, size in enumerate(SIZES):
         change = lay.Create(30, T) if at % 2 else lay.Shift("30@2022042817.data", 1 << 7 * at)
         payload = lay.encode_change(change)
-        events.append(lay.encode_event(StateID(3, at + 1), payload + bytes(size - 17 - len(payload))))
+        events.append(lay.EVENT.encode(StateID(3, at + 1), payload + bytes(size - 17 - len(payload))))
     return framed(events), events
 
 

@@ -25,7 +25,7 @@ def log(events, frame=112, limit=64):
     """Events in small frames, so that there is padding."""
     out = lay.encode_log_header(frame, limit)
     for number, change in events:
-        event = lay.encode_event(StateID(3, number), lay.encode_change(change))
+        event = lay.EVENT.encode(StateID(3, number), lay.encode_change(change))
         out += bytes(lay.padding_before(len(out), frame, len(event))) + event
     return out
 

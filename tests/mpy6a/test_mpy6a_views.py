@@ -20,6 +20,8 @@ from flintlog.dialects.mpy6a.store import SessionStore, Topic
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError, RefusedError, UsageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 
 

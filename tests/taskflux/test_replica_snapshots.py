@@ -172,7 +172,7 @@ def test_commits_go_on_behind_the_last_lsn_that_a_designed_snapshot_can_hold(tmp
     (tmp_path / "data" / "log").mkdir(parents=True)
     state = struct.pack(">i", 1) + lay.encode_queue_header(QueueSpec(""), 0, 0)
     checksum = lay.crc32_mpeg2(state, 0, len(state)).to_bytes(4, "big")
-    head = lay.DESIGNED.encode_snapshot_header(first - 1, 1, len(state))
+    head = lay.DESIGNED.snapshot_header.encode(first - 1, 1, len(state))
     (tmp_path / "data" / "tflux.snapshot").write_bytes(head + state + checksum)
     (tmp_path / "data" / "tflux.metadata").write_bytes(lay.DESIGNED.encode_metadata(1, None))
     segment = lay.DESIGNED.segment_header() + lay.END_MARKER

@@ -17,6 +17,8 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError, LockedError, RefusedError, UnsupportedError
 from flintlog.testing import MemoryKernel, State
 
+pytestmark = pytest.mark.usefixtures("still")
+
 FIRST = "log/0000000000000000000.log"
 VOTE = "the vote of this node, and its term if that was above the log's"
 

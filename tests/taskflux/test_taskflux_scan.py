@@ -424,7 +424,7 @@ def test_a_length_field_never_decides_how_much_memory_is_taken(layout, length):
 
 
 def snapshot_of_state(layout: Layout, state: bytes, size: int | None = None) -> bytes:
-    head = layout.encode_snapshot_header(0, 1, len(state) if size is None else size)
+    head = layout.snapshot_header.encode(0, 1, len(state) if size is None else size)
     return head + state + struct.pack(">I", crc32_mpeg2(state, 0, len(state)))
 
 

@@ -159,8 +159,9 @@ def test_the_map_counts_no_more_than_there_is(dialect, client, home):
     assert {part["name"] for part in parts} & set(sizes)
 
 
-def test_golden_directories_are_shown_without_a_fault_and_without_a_change(tmp_path):
-    found = dict(sorted(every_directory(tmp_path).items())[::2])  # verbs are tested with all
+def test_golden_directories_are_shown_without_a_fault_and_without_a_change(tmp_path, part):
+    begin, step = part(6)
+    found = dict(sorted(every_directory(tmp_path).items())[begin::step])
     before = snapshot_of(tmp_path)
     with serving(*found.values()) as client:
         names = {one["path"]: one["name"] for one in client.get("/api/directories").json["directories"]}
@@ -176,7 +177,7 @@ def test_golden_directories_are_shown_without_a_fault_and_without_a_change(tmp_p
                 assert reply.status in STATUSES, (case, reply.body)
                 damaged += 1
                 explained += reply.status == 200 and bool(reply.json["fields"])
-        assert damaged > 20 and explained > 10
+        assert damaged > 40 // step and explained > 20 // step
     assert snapshot_of(tmp_path) == before
 
 

@@ -18,6 +18,8 @@ from flintlog.dialects.zmqraft.layout import Entry, index_path
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 ZMQRAFT = dialect("zmqraft")
 FIVE = (1, 5)

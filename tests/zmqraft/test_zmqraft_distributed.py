@@ -20,6 +20,8 @@ from flintlog.disk import Disk
 from flintlog.errors import DamageError, FlintlogError
 from flintlog.testing import MemoryKernel
 
+pytestmark = pytest.mark.usefixtures("still")
+
 ROOT = "/srv/peer"
 GIVEN = GivenState("state.bin", 5, lambda: iter([b"state"]))
 
@@ -86,6 +88,7 @@ def test_workers_say_and_remove_what_one_process_does(terms, snapshot_at, as_of)
     assert set(before) - set(done[1][2]) == {f"{ROOT}/{step['file']}" for step in done[0][0]["steps"]}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", ALL)
 def test_a_golden_directory_is_to_workers_what_it_is_to_one_process(tmp_path, case):
     path = materialise(case, tmp_path, dialect="zmqraft")
@@ -100,6 +103,7 @@ def test_a_golden_directory_is_to_workers_what_it_is_to_one_process(tmp_path, ca
         assert set(snapshot_of(path)) == set(snapshot_of(other))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("code", "make"), BY_CODE)
 def test_what_is_wrong_is_found_by_workers_too(tmp_path, code, make):
     make(tmp_path / "peer")

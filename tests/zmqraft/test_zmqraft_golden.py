@@ -13,6 +13,8 @@ from flintlog.core.dialect import EntryQuery, detect, dialect
 from flintlog.core.log import Log
 from flintlog.disk import Disk
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 ZMQRAFT = dialect("zmqraft")
 

@@ -17,6 +17,8 @@ from flintlog.dialects.zmqraft.store import FileLog
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 ZMQRAFT = dialect("zmqraft")
 PLACES = [

@@ -14,6 +14,8 @@ from flintlog.dialects.zmqraft.store import FileLog
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("still")
+
 DISK = Disk()
 ZMQRAFT = dialect("zmqraft")
 SHOWN = [(1, 1, b"data"), (2, 0, b"short"), (3, 2, b"whole"), (4, 0, b"x"), (5, 0, bytes(19))]

@@ -13,10 +13,10 @@ from typing import Any
 
 from flintlog.cli.output import Output
 from flintlog.cli.terminal import human_size, visible
-from flintlog.cli.verb import Verb, count, disk_place, disk_place_option
+from flintlog.cli.verb import Verb, count
 from flintlog.disk import Disk
 from flintlog.disk.machine import PAGE_BYTES, compiled_cache, java_version, mount_of, room
-from flintlog.errors import EXIT_OK, FlintlogError
+from flintlog.errors import EXIT_OK, FlintlogError, NotALogError
 
 _ROUNDS = 100
 _BLOCK = bytes(range(256)) * 16
@@ -30,7 +30,13 @@ _PACKAGES = ("numpy", "pyarrow", "numba", "msgpack", "fastcrc", "pyspark", "delt
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    disk_place_option(parser)
+    parser.add_argument(
+        "place",
+        metavar="DIR",
+        nargs="?",
+        default=".",
+        help="a directory on the disk in question (. if not given)",
+    )
     parser.add_argument(
         "--rounds",
         type=count,
@@ -42,7 +48,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     disk = Disk()
-    place = disk_place(disk, arguments)
+    place = disk.resolve(arguments.place)
+    if not disk.is_directory(place):
+        raise NotALogError(
+            "there is no such directory", file=place, advice="Name one on the disk in question"
+        )
     report = examine(disk, place, arguments.rounds)
     output.summary(report, _words(report))
     return EXIT_OK

@@ -104,13 +104,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def verb_parser(verb: Verb) -> argparse.ArgumentParser:
-    """The parser of one verb alone."""
-    parser = argparse.ArgumentParser(prog=f"flintlog {verb.name}")
-    _add_arguments(parser, verb)
-    return parser
-
-
 class _Version(argparse.Action):
     """Looks the version up when it is asked for: that costs more than everything else here."""
 
@@ -128,11 +121,7 @@ def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: 
         epilog=f"example:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_arguments(parser, verb)
     parser.set_defaults(run=verb.run)
-
-
-def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:
     if verb.takes_directory:
         named = parser.add_argument("directory", metavar="DIR", help="the log directory")
     verb.add_options(parser)

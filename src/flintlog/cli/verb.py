@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from flintlog.cli.output import Output
 from flintlog.core.log import Log, open_log
 from flintlog.core.position import Position, parse_position
-from flintlog.disk import Disk
-from flintlog.errors import NotALogError, UsageError
+from flintlog.errors import UsageError
 
 Run = Callable[[argparse.Namespace, Output], int]
 
@@ -32,27 +31,6 @@ class Verb:
 def named_log(arguments: argparse.Namespace) -> Log:
     """The log directory that was named."""
     return open_log(arguments.directory)
-
-
-def disk_place_option(parser: argparse.ArgumentParser) -> None:
-    """The directory of a verb that is about the disk below it."""
-    parser.add_argument(
-        "place",
-        metavar="DIR",
-        nargs="?",
-        default=".",
-        help="a directory on the disk in question (. if not given)",
-    )
-
-
-def disk_place(disk: Disk, arguments: argparse.Namespace) -> str:
-    """That directory, which must be there."""
-    place = disk.resolve(arguments.place)
-    if not disk.is_directory(place):
-        raise NotALogError(
-            "there is no such directory", file=place, advice="Name one on the disk in question"
-        )
-    return place
 
 
 def no_options(parser: argparse.ArgumentParser) -> None:

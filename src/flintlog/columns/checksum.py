@@ -88,11 +88,6 @@ def checksums_behind(prefix: bytes, tails: npt.NDArray[np.uint8]) -> npt.NDArray
     return values
 
 
-def compiled_crc32_mpeg2() -> Callable[[npt.NDArray[np.uint8], int, int], int]:
-    """Return `crc32_mpeg2` as a Numba function of a contiguous uint8 array, callable from other kernels."""
-    return _compiled(_checksum)
-
-
 def register_numba() -> None:
     """Let compiled kernels call `crc32_mpeg2`: call this before they compile. Again is harmless."""
     global _registered
@@ -104,19 +99,6 @@ def register_numba() -> None:
 
 _registration = threading.Lock()
 _registered = False
-
-
-def _checksum(buffer: Any, start: int, end: int) -> int:
-    return crc32_mpeg2(buffer, start, end)
-
-
-@functools.cache
-def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    import numba
-
-    register_numba()
-    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True)(kernel)
-    return compiled
 
 
 # --- slicing by 16 ---------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
             if error.errno != errno.ENOENT:
                 raise
         disk.pause(_PAUSE_SECONDS * (attempt + 1))
-    raise _too_fast(path)
+    raise too_fast(path)
 
 
 @contextmanager
@@ -214,7 +214,7 @@ def told_when_it_goes(path: str) -> Iterator[None]:
         yield
     except DiskError as error:
         if error.errno == errno.ENOENT and (error.file or "").startswith(f"{path}/"):
-            raise _too_fast(path) from error
+            raise too_fast(path) from error
         raise
 
 
@@ -272,7 +272,8 @@ def _passed(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTE, message=message)
 
 
-def _too_fast(path: str) -> RefusedError:
+def too_fast(path: str) -> RefusedError:
+    """No look was of one moment."""
     return RefusedError(
         "the directory changes faster than it can be read",
         file=path,

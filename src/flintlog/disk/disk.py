@@ -214,11 +214,11 @@ class Disk:
         return os.path.abspath(text)
 
     @staticmethod
-    def borrow_directory(inside: str | None = None) -> str:
-        """A new directory outside of any log, or in a given place, which goes when this process ends."""
+    def borrow_directory() -> str:
+        """A new directory outside of any log, which goes when this process ends."""
         import tempfile  # only this call needs it, and it takes a moment to load
 
-        folder = tempfile.TemporaryDirectory(prefix="flintlog-", dir=inside)
+        folder = tempfile.TemporaryDirectory(prefix="flintlog-")
         atexit.register(folder.cleanup)
         return folder.name
 
@@ -271,6 +271,11 @@ class Disk:
     def is_directory(self, path: str) -> bool:
         found = self.stat(path)
         return found is not None and found.is_directory
+
+    def is_file(self, path: str) -> bool:
+        """Does something stand here that is no directory?"""
+        found = self.stat(path)
+        return found is not None and not found.is_directory
 
     def is_link(self, path: str) -> bool:
         """Is this name a symbolic link?"""
@@ -354,6 +359,17 @@ class Disk:
         for directory in reversed(ancestors):
             with _permission_ignored():
                 self.sync_directory(directory)
+
+    def write_new(self, path: str, chunks: Iterable[Buffer], *, like: Stat | None = None) -> int:
+        """A new file with this content, which is durable on return; its name is the caller's business.
+
+        Returns how long it is. `like` is a file whose access it gets.
+        """
+        with self.open(path, "create") as file:
+            file.be_like(like)
+            size = write_all(file, chunks)
+            file.sync()
+        return size
 
     def publish(
         self, target: str, chunks: Iterable[Buffer], *, scratch: str, like: Stat | None = None

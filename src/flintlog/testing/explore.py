@@ -152,11 +152,11 @@ def image_key(image: Image) -> object:
     return (image.state.digest(), device.visible().digest())
 
 
-def explore_suite(suite: Suite, *, processes: int = 1, nested: bool = True) -> list[Report]:
+def explore_suite(suite: Suite, *, processes: int = 1) -> list[Report]:
     """Explore every scenario of a suite, on several processes, which then find the suite by its target."""
     parts = [(scenario.name, (part, processes)) for scenario in suite.scenarios for part in range(processes)]
     with _workers(processes) as spread:
-        reports = spread(_explore_part, [(suite.target, name, part, nested) for name, part in parts])
+        reports = spread(_explore_part, [(suite.target, name, part) for name, part in parts])
     return [merged([r for r in reports if r.scenario == scenario.name]) for scenario in suite.scenarios]
 
 
@@ -209,10 +209,10 @@ def prove_sync(suite: Suite, site: str, scenarios: Iterable[str]) -> Proof:
     return Proof(site, None)
 
 
-def _explore_part(task: tuple[str, str, tuple[int, int], bool]) -> Report:
-    target, name, part, nested = task
+def _explore_part(task: tuple[str, str, tuple[int, int]]) -> Report:
+    target, name, part = task
     suite = Suite.load(target)
-    return explore(suite.scenario(name), suite.oracle, part=part, nested=nested)
+    return explore(suite.scenario(name), suite.oracle, part=part)
 
 
 def _sites_of(task: tuple[str, str, int | None]) -> list[str]:

@@ -34,6 +34,7 @@ from flintlog.testing.notes import Notes
 from flintlog.testing.races import Subject, judge
 
 _THREADS = 3
+_LIVES_OF_A_DIRECTORY = 4
 _SECONDS = 1.5  # of a life, at most
 _LIFE_SECONDS_MAX = 120.0
 _KINDS = {"+": "adding", "=": "added", "-": "removing", "_": "removed"}
@@ -69,7 +70,6 @@ def live(
     seeds: Iterable[int],
     until: float | None = None,
     look: Look | None = None,
-    lives_of_a_directory: int = 4,
 ) -> LifeReport:
     """Live one life for each seed, at most until a time of `time.monotonic`; stop at the first violation.
 
@@ -84,7 +84,7 @@ def live(
         for at, seed in enumerate(seeds):
             if until is not None and time.monotonic() >= until:
                 break
-            if at % lives_of_a_directory == 0:
+            if at % _LIVES_OF_A_DIRECTORY == 0:
                 notes = Notes()
                 path = str(Path(folder, str(at)))
             before = notes.acknowledged

@@ -12,7 +12,7 @@ from functools import partial
 from flintlog.core.backup.listing import Backup, Copied
 from flintlog.core.backup.picture import ChangedError, Part, Picture
 from flintlog.core.closes import Closes
-from flintlog.disk import Buffer, Disk, File, Progress, no_progress, write_all
+from flintlog.disk import Buffer, Disk, File, Progress, no_progress
 
 Identity = tuple[int, int]
 _HANDLES_MAX = 200  # systems exist that allow 256 to a process
@@ -206,10 +206,7 @@ def _copy(
 
     target = posixpath.join(building, part.name)
     to.make_passing_directory(posixpath.dirname(target))
-    with to.open(target, "create") as file:
-        file.be_like(disk.stat(posixpath.join(picture.path, part.name)))
-        size = write_all(file, chunks())
-        file.sync()
+    size = to.write_new(target, chunks(), like=disk.stat(posixpath.join(picture.path, part.name)))
     return Copied(part.name, size, summed.hexdigest())
 
 

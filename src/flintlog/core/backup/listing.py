@@ -11,7 +11,7 @@ from typing import Any
 
 from flintlog.core.dialect import dialect as dialect_of
 from flintlog.core.position import Position, position_json, position_of
-from flintlog.disk import Disk, write_all
+from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
 
 BACKUP_FILE = "flintlog-backup.json"
@@ -100,9 +100,8 @@ def timestamp() -> str:
 
 def write_list(disk: Disk, directory: str, backup: Backup) -> None:
     """Put the list beside the files, durable on return; its name is the caller's business."""
-    with disk.open(posixpath.join(directory, BACKUP_FILE), "create") as file:
-        write_all(file, [json.dumps({"format": _FORMAT, **backup.json()}, indent=1).encode()])
-        file.sync()
+    content = json.dumps({"format": _FORMAT, **backup.json()}, indent=1).encode()
+    disk.write_new(posixpath.join(directory, BACKUP_FILE), [content])
 
 
 def read_list(disk: Disk, path: str) -> Backup:

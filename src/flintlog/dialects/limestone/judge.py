@@ -31,6 +31,7 @@ from flintlog.dialects.limestone.scan import Around, Snippets, Stop, Walk
 
 _BEGIN, _END, _INVALIDATED, _TYPE_MAX = lay.BEGIN, lay.END, lay.INVALIDATED, lay.TYPE_MAX
 _MARKER_SIZE, _END_SIZE, _NO_CHECKSUM = lay.MARKER_SIZE, lay.END_SIZE, lay.NO_CHECKSUM
+_EPOCH_AT = lay.EPOCH_AT
 _SEARCH_CHUNK = 1 << 20
 _PROBE_BYTES = 1 << 16
 _PROBES_MAX = 256
@@ -109,7 +110,7 @@ def _find(buffer: Any, at: int, size: int, low: Any, high: Any) -> int:
     while at + _MARKER_SIZE < size:
         type_ = int(buffer[at])
         if type_ == _BEGIN or type_ == _END:  # noqa: SIM109 - compiled to one comparison less
-            epoch = le64(buffer, at + 1)
+            epoch = le64(buffer, at + _EPOCH_AT)
             if low <= epoch and epoch <= high:
                 behind = int(buffer[at + _MARKER_SIZE])
                 if type_ == _BEGIN:

@@ -219,6 +219,9 @@ REMOVE_SIZE = TABLES[REMOVE].size
 STORAGE_SIZE = _OF_STORAGE.size
 BLOB_COUNT = struct.Struct("<I")
 BLOB_SIZE = 8
+# Where fields stand: the epoch of a marker, the lengths of an entry.
+EPOCH_AT = _MARKER.offset("epoch")
+KEY_LENGTH_AT, VALUE_LENGTH_AT = (TABLES[PUT].offset(f"{part} length") for part in ("key", "value"))
 
 
 def encode_begin(epoch: int) -> bytes:
@@ -252,7 +255,7 @@ def record_size(raw: bytes | memoryview, at: int) -> int | None:
         return REMOVE_SIZE + (_u32(raw, at + 1) if left >= 5 else 0)
     if kind not in (PUT, PUT_BLOBS):
         return TABLES[kind].size
-    size = PUT_SIZE + (_u32(raw, at + 1) + _u32(raw, at + 5) if left >= 9 else 0)
+    size = PUT_SIZE + (_u32(raw, at + KEY_LENGTH_AT) + _u32(raw, at + VALUE_LENGTH_AT) if left >= 9 else 0)
     if kind == PUT:
         return size
     if left < size + BLOB_COUNT.size:

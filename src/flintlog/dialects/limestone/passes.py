@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from flintlog.columns.compile import kernel
 from flintlog.core.workers import threads
-from flintlog.dialects.limestone.merge import CANDIDATE_SIZE, Bound, Candidates, Flags, Merge, Slab
+from flintlog.dialects.limestone.candidates import CANDIDATE_SIZE, Bound, Candidates, Flags, Slab
+from flintlog.dialects.limestone.merge import Merge
 
 MEMORY_BYTES = 512 << 20
 

@@ -19,19 +19,18 @@ from flintlog.core.live import ChangedError
 from flintlog.core.workers import threads_for
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.layout import Version
-from flintlog.dialects.limestone.merge import (
+from flintlog.dialects.limestone.candidates import (
     BASE,
     LENGTH_MAX,
     REMOVE,
     Candidates,
     Groups,
     Keyed,
-    Merge,
     Source,
     Sources,
-    numeric,
 )
+from flintlog.dialects.limestone.layout import Version
+from flintlog.dialects.limestone.merge import Merge, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
@@ -75,20 +74,16 @@ class State:
         *,
         order: Callable[[int], int] = numeric,
         memory_bytes: int = MEMORY_BYTES,
-        workers: int | None = None,
-        chunk: int = scan.ENTRIES_CHUNK,
     ) -> None:
         survey.refuse_damage()
         self.epoch = epoch_of(survey, as_of)
         self._survey = survey
-        self._chunk = chunk
         self._memory_bytes = memory_bytes
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
         self._sources = _sources(self.views)
-        workers = workers or threads_for(sum(map(len, self.views)))
-        self._merge = Merge(Sources(self._sources), workers, order)
+        self._merge = Merge(Sources(self._sources), threads_for(sum(map(len, self.views))), order)
         self._cleared = Cleared()
         self._entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
         self._seen = [0] * len(self._readings)  # entries of each file in this pass
@@ -127,7 +122,7 @@ class State:
         """The candidates of one file."""
         reading, source = self._readings[which], self._sources[which]
         seen = 0
-        for entries in scan.read_entries(source.buffer, reading.snippets, chunk=self._chunk):
+        for entries in scan.read_entries(source.buffer, reading.snippets):
             seen += len(entries)
             self._seen[which] = seen
             of_keys = OF_KEYS[entries.type]

@@ -39,6 +39,13 @@ _PUT, _BEGIN, _END, _REMOVE, _INVALIDATED = lay.PUT, lay.BEGIN, lay.END, lay.REM
 _CLEAR, _REMOVE_STORAGE, _PUT_BLOBS = lay.CLEAR_STORAGE, lay.REMOVE_STORAGE, lay.PUT_BLOBS
 _PUT_SIZE, _REMOVE_SIZE, _STORAGE_SIZE = lay.PUT_SIZE, lay.REMOVE_SIZE, lay.STORAGE_SIZE
 _MARKER_SIZE, _END_SIZE = lay.MARKER_SIZE, lay.END_SIZE
+_COUNT_SIZE, _BLOB_SIZE = lay.BLOB_COUNT.size, lay.BLOB_SIZE
+# Where the fields of records stand; a storage id ends where the key, or the version without one, begins.
+_EPOCH_AT, _KEY_LENGTH_AT, _VALUE_LENGTH_AT = lay.EPOCH_AT, lay.KEY_LENGTH_AT, lay.VALUE_LENGTH_AT
+_PUT_KEY_AT, _REMOVE_KEY_AT = lay.PUT_HEADER.size, lay.REMOVE_HEADER.size
+_VERSION_AT = lay.TABLES[lay.CLEAR_STORAGE].offset("major")
+_STORAGE_ID_SIZE = _VERSION_AT - lay.TABLES[lay.CLEAR_STORAGE].offset("storage")
+_MINOR = lay.VERSION_SIZE // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,25 +172,22 @@ def _walk(
             if not inside:
                 reason = OUTSIDE
                 break
-            if type_ == _PUT:
+            if type_ in (_PUT, _PUT_BLOBS):
                 if left < _PUT_SIZE:
                     reason = CUT
                     break
-                length = _PUT_SIZE + le32(buffer, at + 1) + le32(buffer, at + 5)
+                length = _PUT_SIZE + le32(buffer, at + _KEY_LENGTH_AT) + le32(buffer, at + _VALUE_LENGTH_AT)
+                if type_ == _PUT_BLOBS:
+                    length += _COUNT_SIZE
+                    if left < length:
+                        reason = CUT
+                        break
+                    length += _BLOB_SIZE * le32(buffer, at + length - _COUNT_SIZE)
             elif type_ == _REMOVE:
                 if left < _REMOVE_SIZE:
                     reason = CUT
                     break
-                length = _REMOVE_SIZE + le32(buffer, at + 1)
-            elif type_ == _PUT_BLOBS:
-                if left < _PUT_SIZE:
-                    reason = CUT
-                    break
-                length = _PUT_SIZE + le32(buffer, at + 1) + le32(buffer, at + 5) + 4
-                if left < length:
-                    reason = CUT
-                    break
-                length += 8 * le32(buffer, at + length - 4)
+                length = _REMOVE_SIZE + le32(buffer, at + _KEY_LENGTH_AT)
             else:
                 length = _STORAGE_SIZE
             if length > left:
@@ -204,7 +208,7 @@ def _walk(
                 reason = _FULL
                 break
             offset[count] = at
-            epoch[count] = le64(buffer, at + 1)
+            epoch[count] = le64(buffer, at + _EPOCH_AT)
             kind[count] = type_
             entries[count] = 0
             closed[count] = 0
@@ -223,7 +227,7 @@ def _walk(
             entries[count - 1] += number
             end[count - 1] = at_end
             closed[count - 1] = 1
-            end_epoch[count - 1] = le64(buffer, at + 1)
+            end_epoch[count - 1] = le64(buffer, at + _EPOCH_AT)
             inside = False
             number = 0
             at = at_end
@@ -306,22 +310,22 @@ def _read(
             if type_ in (_PUT, _PUT_BLOBS):
                 if left < _PUT_SIZE:
                     return count, which, -1
-                keys = le32(buffer, at + 1)
-                values = le32(buffer, at + 5)
-                key = at + 17
+                keys = le32(buffer, at + _KEY_LENGTH_AT)
+                values = le32(buffer, at + _VALUE_LENGTH_AT)
+                key = at + _PUT_KEY_AT
                 bytes_ = _PUT_SIZE + keys + values
                 if type_ == _PUT_BLOBS:
-                    if left < bytes_ + 4:
+                    if left < bytes_ + _COUNT_SIZE:
                         return count, which, -1
-                    bytes_ += 4 + 8 * le32(buffer, at + bytes_)
+                    bytes_ += _COUNT_SIZE + _BLOB_SIZE * le32(buffer, at + bytes_)
             elif type_ == _REMOVE:
                 if left < _REMOVE_SIZE:
                     return count, which, -1
-                keys = le32(buffer, at + 1)
-                key = at + 13
+                keys = le32(buffer, at + _KEY_LENGTH_AT)
+                key = at + _REMOVE_KEY_AT
                 bytes_ = _REMOVE_SIZE + keys
             elif _CLEAR <= type_ <= _REMOVE_STORAGE:
-                key = at + 9
+                key = at + _VERSION_AT
                 bytes_ = _STORAGE_SIZE
             elif type_ in (_BEGIN, _INVALIDATED):
                 at += _MARKER_SIZE
@@ -337,11 +341,11 @@ def _read(
             length[count] = bytes_
             kind[count] = type_
             snippet[count] = which
-            storage[count] = le64(buffer, key - 8)
+            storage[count] = le64(buffer, key - _STORAGE_ID_SIZE)
             key_length[count] = keys
             value_length[count] = values
             major[count] = le64(buffer, key + keys)
-            minor[count] = le64(buffer, key + keys + 8)
+            minor[count] = le64(buffer, key + keys + _MINOR)
             prefix[count] = window(buffer, key, key + keys)
             count += 1
             at += bytes_

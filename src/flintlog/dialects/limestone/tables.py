@@ -31,6 +31,8 @@ from flintlog.errors import UnsupportedError
 BATCH_ENTRIES = 1 << 16
 BATCH_BYTES = 64 << 20
 VALUE_SIZE_MAX = 2**31 - 1  # of one value in an Arrow column
+_KEY_LENGTH_AT, _VALUE_LENGTH_AT = lay.KEY_LENGTH_AT, lay.VALUE_LENGTH_AT
+_PUT_BLOBS, _PUT_SIZE = lay.PUT_BLOBS, lay.PUT_SIZE
 
 NUMBERS = pa.list_(NUMBER)
 WORDS = [lay.OPERATIONS.get(number, "") for number in range(256)]
@@ -229,11 +231,11 @@ class Fields:
 def _read_fields(buffer: Any, offset: Any, keys: Any, values: Any, blobs: Any) -> None:
     for index in range(len(offset)):
         at = offset[index]
-        keys[index] = le32(buffer, at + 1)
-        values[index] = le32(buffer, at + 5)
+        keys[index] = le32(buffer, at + _KEY_LENGTH_AT)
+        values[index] = le32(buffer, at + _VALUE_LENGTH_AT)
         blobs[index] = 0
-        if int(buffer[at]) == 10:
-            blobs[index] = le32(buffer, at + 33 + keys[index] + values[index])
+        if int(buffer[at]) == _PUT_BLOBS:
+            blobs[index] = le32(buffer, at + _PUT_SIZE + keys[index] + values[index])
 
 
 def fields_of(views: Sequence[memoryview], live: Live) -> Fields:

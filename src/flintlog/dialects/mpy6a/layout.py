@@ -49,6 +49,7 @@ WRITTEN = 1
 READ = 2
 
 _STATE_ID = struct.Struct("<QQ")
+STATE_ID_SIZE = _STATE_ID.size
 _FLAGS = {0: "neither written nor read", 1: "written", 2: "read", 3: "written and read"}
 _NAME = re.compile(r"([1-9]\d{0,9})@(\d{10})(?:-([1-9]\d{0,18}))?\.data", re.ASCII)
 
@@ -317,10 +318,6 @@ def read_log_header(buffer: Bytes) -> tuple[int, int]:
     if (frame > FRAME_SIZE_MAX and not long) or limit < EVENT_SIZE_MIN or frame < limit:
         raise MalformedError("header", f"frames of {frame} bytes with payloads up to {limit} cannot be")
     return frame, limit
-
-
-def encode_event(state_id: StateID, payload: bytes) -> bytes:
-    return EVENT.encode(state_id, payload)
 
 
 def padding_before(position: int, frame: int, size: int) -> int:

@@ -272,7 +272,7 @@ class Machine:
 
     def apply_change(self, state_id: StateID, change: lay.Change) -> list[Effect]:
         """One of the five changes of descriptors."""
-        event = Logged(lay.encode_event(state_id, lay.encode_change(change)))
+        event = Logged(lay.EVENT.encode(state_id, lay.encode_change(change)))
         match change:
             case lay.Create(delay, now):
                 if self.tail(delay) is not None:

@@ -41,6 +41,15 @@ _AHEAD_SECONDS = 1 << 28  # how far behind its predecessor a record can plausibl
 _PLAUSIBLE_TERM = 1 << 32
 _TERMS_AHEAD = 1 << 16
 _TIME_MAX = lay.TIME_MAX
+# Where the fields of a record and of an event stand. A state id is its term, then its index.
+_TERM_AT = lay.RECORD.offset("session id")
+_TOPIC_AT = lay.RECORD.offset("topic")
+_ATTEMPTS_AT = lay.RECORD.offset("attempts")
+_RECORD_SIZE_MIN = lay.RECORD_SIZE_MIN
+_INDEX = lay.STATE_ID_SIZE // 2
+_LOG_HEADER = lay.LOG_HEADER_SIZE
+_LENGTH_AT = lay.EVENT.offset("payload length")
+_EVENT_SIZE_MIN = lay.EVENT_SIZE_MIN
 
 # Why a scan stopped.
 END = 0
@@ -113,19 +122,19 @@ def _scan_records(
             return count, at, END
         if count == len(offset):
             return count, at, _FULL
-        if end - at < 28:
+        if end - at < _ATTEMPTS_AT:
             return count, at, CUT
         time = le64(buffer, at)
         if time == 0 or time > np.uint64(_TIME_MAX):
             return count, at, TIME
-        record_term = le64(buffer, at + 8)
+        record_term = le64(buffer, at + _TERM_AT)
         if record_term == 0:
             return count, at, TERM
         due = signed(time)
         if due < previous:
             return count, at, ORDER
-        record_topic = le32(buffer, at + 24)
-        record_attempts, place = uvarint_at(buffer, at + 28, end)
+        record_topic = le32(buffer, at + _TOPIC_AT)
+        record_attempts, place = uvarint_at(buffer, at + _ATTEMPTS_AT, end)
         if place < 0:
             return count, at, CUT if place == -1 else NUMBER
         data_size, place = uvarint_at(buffer, place, end)
@@ -136,7 +145,7 @@ def _scan_records(
         offset[count] = at
         replay_time[count] = due
         term[count] = record_term
-        index[count] = le64(buffer, at + 16)
+        index[count] = le64(buffer, at + _TERM_AT + _INDEX)
         topic[count] = record_topic - (1 << 32) if record_topic >= (1 << 31) else record_topic
         attempts[count] = record_attempts
         data[count] = place
@@ -261,18 +270,18 @@ def record_behind(buffer: memoryview, at: int, before: int) -> int:
 
 @kernel
 def _search_record(buffer: Any, start: int, end: int, before: int) -> int:
-    for begin in range(start, end - 29):
+    for begin in range(start, end - _RECORD_SIZE_MIN + 1):
         at = begin
         previous = before
-        while end - at >= 30:
+        while end - at >= _RECORD_SIZE_MIN:
             time = le64(buffer, at)
-            term = le64(buffer, at + 8)
+            term = le64(buffer, at + _TERM_AT)
             if time >> np.uint64(40) != 0 or term == 0 or term > np.uint64(_PLAUSIBLE_TERM):
                 break
             due = signed(time)
             if due < previous or due > previous + _AHEAD_SECONDS:
                 break
-            _, place = uvarint_at(buffer, at + 28, end)
+            _, place = uvarint_at(buffer, at + _ATTEMPTS_AT, end)
             if place < 0:
                 break
             size, place = uvarint_at(buffer, place, end)
@@ -326,9 +335,9 @@ def _scan_events(
             return count, at, END
         if count == len(offset):
             return count, at, _FULL
-        rest = frame - (at - 16) % frame
+        rest = frame - (at - _LOG_HEADER) % frame
         begin = at
-        if rest < 18:
+        if rest < _EVENT_SIZE_MIN:
             if end - at < rest:
                 return count, begin, CUT
             for place in range(at, at + rest):
@@ -336,7 +345,7 @@ def _scan_events(
                     return count, begin, TERM
             at += rest
             continue
-        if end - at < 16:
+        if end - at < _LENGTH_AT:
             return count, begin, CUT
         event_term = le64(buffer, at)
         if event_term == 0:
@@ -349,7 +358,7 @@ def _scan_events(
             if end - at >= 8 and le64(buffer, at) == 0:
                 return count, begin, TERM
             continue
-        size, place = uvarint_at(buffer, at + 16, end)
+        size, place = uvarint_at(buffer, at + _LENGTH_AT, end)
         if place < 0:
             return count, begin, CUT if place == -1 else NUMBER
         if size == 0 or size > np.uint64(limit):
@@ -366,7 +375,7 @@ def _scan_events(
                 return count, begin, CHECKSUM
         offset[count] = at
         term[count] = event_term
-        index[count] = le64(buffer, at + 8)
+        index[count] = le64(buffer, at + _INDEX)
         payload[count] = place
         length[count] = signed(size)
         at = stop
@@ -458,14 +467,14 @@ def _log_is_torn(buffer: memoryview, scan: LogScan, checked: bool) -> bool:
 def _search_event(
     buffer: Any, start: int, end: int, limit: int, checked: bool, last_term: int, last_index: int
 ) -> int:
-    for at in range(start, end - 17):
+    for at in range(start, end - _EVENT_SIZE_MIN + 1):
         term = le64(buffer, at)
         if term < np.uint64(last_term) or term > np.uint64(last_term) + np.uint64(_TERMS_AHEAD):
             continue
-        index = le64(buffer, at + 8)
+        index = le64(buffer, at + _INDEX)
         if term == np.uint64(last_term) and index <= np.uint64(last_index):
             continue
-        size, place = uvarint_at(buffer, at + 16, end)
+        size, place = uvarint_at(buffer, at + _LENGTH_AT, end)
         if place < 0 or size < 8 or size > np.uint64(limit) or size > np.uint64(end - place):
             continue
         stop = place + signed(size)

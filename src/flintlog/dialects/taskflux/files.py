@@ -61,20 +61,16 @@ def is_data(disk: Disk, path: str) -> bool:
     """Does a store keep its state in this directory?"""
     names = set(disk.list(path)) if disk.is_directory(path) else set()
     telling = names & {lay.METADATA_FILE, lay.SNAPSHOT_FILE}
-    if any(_is_file(disk, path, name) for name in telling) or names == {lay.SHIPPED.scratch}:
+    if any(disk.is_file(posixpath.join(path, name)) for name in telling) or names == {lay.SHIPPED.scratch}:
         return True
     return lay.LOG_DIRECTORY in names and _is_log(disk, posixpath.join(path, lay.LOG_DIRECTORY))
 
 
 def _is_log(disk: Disk, path: str) -> bool:
     return disk.is_directory(path) and any(
-        lay.parse_segment_name(name) is not None and _is_file(disk, path, name) for name in disk.list(path)
+        lay.parse_segment_name(name) is not None and disk.is_file(posixpath.join(path, name))
+        for name in disk.list(path)
     )
-
-
-def _is_file(disk: Disk, path: str, name: str) -> bool:
-    found = disk.stat(posixpath.join(path, name))
-    return found is not None and not found.is_directory
 
 
 def list_files(disk: Disk, data: str) -> Listing:

@@ -161,9 +161,6 @@ class Layout:
     def encode_record(self, term: int, data: bytes) -> bytes:
         return self.record.encode(term, mpeg_2(data), data)
 
-    def encode_snapshot_header(self, index: int, term: int, state_size: int) -> bytes:
-        return self.snapshot_header.encode(index, term, state_size)
-
     def encode_metadata(self, term: int, vote: int | None) -> bytes:
         raw = self.metadata.encode(self.metadata_version, term, vote, 0)
         return raw[:-4] + struct.pack(">I", crc32_mpeg2(raw, 4, len(raw) - 4))
@@ -307,7 +304,8 @@ _IMPLEMENTATION = Field(
 _LIMITS = (_limited("maximum size"), _limited("maximum payload"))
 _HAS_RANGE = Field("has key range", "u8", lambda flag: "yes" if flag else "no")
 _PAYLOAD = (Field("key", "i64"), Field("payload length", "i32 n", "{} bytes"), Field("payload", "[n]"))
-KEY_AND_LENGTH = Table("big", *_PAYLOAD).head
+RECORD_PAYLOAD = Table("big", *_PAYLOAD)
+KEY_AND_LENGTH = RECORD_PAYLOAD.head
 KEY_RANGE = Table("big", Field("lowest key", "i64"), Field("highest key", "i64"))
 
 

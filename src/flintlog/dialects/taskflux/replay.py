@@ -37,8 +37,7 @@ NEVER = -2
 _ONE = np.uint64(1)
 _LAST = np.uint64(lay.ID_MAX)
 
-# What the first pass says of an entry.
-_GOOD = 0
+# What the first pass says of an entry that is not good.
 _BAD_DELTA = 1
 _CREATE_TWICE = 2
 _DELETE_DEFAULT = 3

@@ -73,6 +73,18 @@ DELTA_PROBLEMS = {
 }
 
 _MARKER = int.from_bytes(lay.RECORD_MARKER, "big")
+# Where the fields of a record stand. The editions differ in the size of the term alone: it comes on top behind it.
+_RECORD = lay.DESIGNED.record
+_TERM_AT = _RECORD.offset("term")
+_CHECKSUM_AT = _RECORD.offset("checksum") - lay.DESIGNED.term_size
+_LENGTH_AT = _RECORD.offset("length") - lay.DESIGNED.term_size
+_HEADER = _RECORD.head.size - lay.DESIGNED.term_size
+# And those of a delta: the length of its name, the name, and of what follows it the number and the payload.
+_NAME_LENGTH_AT = lay.NAMED.offset("name length")
+_NAME_AT = lay.NAMED.head.size
+_PAYLOAD_LENGTH_AT = lay.RECORD_PAYLOAD.offset("payload length")
+_PAYLOAD_AT = lay.RECORD_PAYLOAD.head.size
+_ID_SIZE = lay.REMOVE.size - _NAME_AT
 _C, _D, _A, _R = b"CDAR"
 _INT32_RANGE = 1 << 32
 _INT32_SIGN = 1 << 31
@@ -124,7 +136,7 @@ def _scan(
     payload: Any,
     payload_length: Any,
 ) -> tuple[int, int, int]:
-    header = 12 + term_size
+    header = _HEADER + term_size
     count = 0
     at = start
     while True:
@@ -139,14 +151,14 @@ def _scan(
         if left < header:
             return count, at, HEADER_CUT
         if term_size == 8:
-            record_term = be64(buffer, at + 4)
+            record_term = be64(buffer, at + _TERM_AT)
         else:
-            record_term = be32(buffer, at + 4)
+            record_term = be32(buffer, at + _TERM_AT)
             if record_term >= _INT32_SIGN:
                 record_term -= _INT32_RANGE
         if record_term < 1:
             return count, at, TERM
-        size_data = be32(buffer, at + header - 4)
+        size_data = be32(buffer, at + _LENGTH_AT + term_size)
         if size_data >= _INT32_SIGN:
             return count, at, LENGTH
         padding = (alignment - size_data % alignment) % alignment
@@ -154,7 +166,7 @@ def _scan(
             return count, at, DATA_CUT
         data = at + header
         end = data + size_data
-        stored = be32(buffer, at + header - 8)
+        stored = be32(buffer, at + _CHECKSUM_AT + term_size)
         if crc32_mpeg2(buffer, data, end) != stored:
             return count, at, CHECKSUM
         for index in range(end, end + padding):
@@ -176,30 +188,30 @@ def _scan(
             kind = int(buffer[data])
             if kind != _A and kind != _R and kind != _C and kind != _D:
                 wrong = DELTA_UNKNOWN
-            elif size_data < 2:
+            elif size_data < _NAME_AT:
                 wrong = DELTA_SHORT
             else:
-                name_size = int(buffer[data + 1])
-                begin = data + 2 + name_size
+                name_size = int(buffer[data + _NAME_LENGTH_AT])
+                begin = data + _NAME_AT + name_size
                 if begin > end:
                     wrong = DELTA_SHORT
                 else:
-                    for index in range(data + 2, begin):
+                    for index in range(data + _NAME_AT, begin):
                         if buffer[index] < 0x21 or buffer[index] > 0x7E:
                             wrong = DELTA_NAME
         if wrong == DELTA_GOOD and kind == _A:
-            if end - begin < 12:
+            if end - begin < _PAYLOAD_AT:
                 wrong = DELTA_SHORT
             else:
                 value = be64(buffer, begin)
-                size_payload = be32(buffer, begin + 8)
-                begin += 12
+                size_payload = be32(buffer, begin + _PAYLOAD_LENGTH_AT)
+                begin += _PAYLOAD_AT
                 if size_payload > end - begin:
                     wrong = DELTA_SHORT
                 else:
                     end = begin + size_payload
         elif wrong == DELTA_GOOD and kind == _R:
-            if end - begin < 8:
+            if end - begin < _ID_SIZE:
                 wrong = DELTA_SHORT
             else:
                 value = be64(buffer, begin)
@@ -281,7 +293,7 @@ def _walk_headers(
     offset: Any,
     before: Any,
 ) -> tuple[int, int, int, int, bool]:
-    header = 12 + term_size
+    header = _HEADER + term_size
     count = 0
     marks = 0
     while True:
@@ -291,7 +303,7 @@ def _walk_headers(
             return marks, count, at, mark, False
         if be32(buffer, at) != _MARKER:
             return marks, count, at, mark, True
-        length = be32(buffer, at + header - 4)
+        length = be32(buffer, at + _LENGTH_AT + term_size)
         if length >= _INT32_SIGN:
             return marks, count, at, mark, True
         length += (alignment - length % alignment) % alignment
@@ -370,13 +382,11 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
         return "record-cut", "the file ends inside a record marker", "4 bytes", f"{left} bytes"
     if stop.reason == HEADER_CUT:
         return "record-cut", "the file ends inside a record header", f"{header} bytes", f"{left} bytes"
+    _, term, stored, length = layout.record.head.unpack_from(buffer, at)
     if stop.reason == TERM:
-        term = int.from_bytes(buffer[at + 4 : at + 4 + layout.term_size], "big", signed=True)
         return "record-term", "the record's term must be at least 1", "1 or more", str(term)
     if stop.reason == LENGTH:
-        length = int.from_bytes(buffer[at + header - 4 : at + header], "big", signed=True)
         return "record-length", "the record's length is negative", "0 or more", str(length)
-    length = be32(buffer, at + header - 4)
     if stop.reason == DATA_CUT:
         need = length + layout.padding(length)
         return (
@@ -387,7 +397,6 @@ def _describe(buffer: memoryview, layout: Layout, stop: Stop) -> tuple[str, str,
         )
     if stop.reason == CHECKSUM:
         computed = crc32_mpeg2(buffer, at + header, at + header + length)
-        stored = be32(buffer, at + header - 8)
         message = "the record's checksum does not fit its data"
         return "record-checksum", message, f"{stored:08x}", f"{computed:08x}"
     return "record-padding", "the record's padding is not zero", "zeros", "other bytes"
@@ -411,8 +420,8 @@ def _claimed_end(buffer: memoryview, layout: Layout, stop: Stop) -> int:
         return min(at + 4, len(buffer))
     if stop.reason in (HEADER_CUT, TERM, LENGTH):
         return min(at + header, len(buffer))
-    length = be32(buffer, at + header - 4)
-    return min(at + header + length + layout.padding(length), len(buffer))
+    length = layout.record.head.unpack_from(buffer, at)[-1]
+    return min(at + layout.record_size(length), len(buffer))
 
 
 def _last_good(buffer: memoryview, layout: Layout, at: int) -> int:
@@ -438,14 +447,13 @@ def find_record(buffer: memoryview, layout: Layout, start: int) -> int | None:
     for at in _markers(buffer, start):
         if len(buffer) - at < header:
             return None
-        length = be32(buffer, at + header - 4)
-        term = int.from_bytes(buffer[at + 4 : at + 4 + layout.term_size], "big", signed=True)
-        if term < 1 or length > len(buffer) - at - header:
+        _, term, stored, length = layout.record.head.unpack_from(buffer, at)
+        if term < 1 or not 0 <= length <= len(buffer) - at - header:
             continue
         budget -= length
         if budget < 0:
             return at
-        if crc32_mpeg2(buffer, at + header, at + header + length) == be32(buffer, at + header - 8):
+        if crc32_mpeg2(buffer, at + header, at + header + length) == stored:
             return at
     return None
 

@@ -28,7 +28,7 @@ def encode_snapshot(state: State, layout: Layout) -> Iterator[bytes | bytearray]
     """
     size = state_size(state)
     check_fits(state, layout, size)
-    yield layout.encode_snapshot_header(state.index, state.term, size)
+    yield layout.snapshot_header.encode(state.index, state.term, size)
     checksum = 0xFFFFFFFF
     for chunk in _state_chunks(state):
         checksum = crc32.mpeg_2(bytes(chunk), checksum)

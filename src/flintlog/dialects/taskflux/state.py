@@ -23,6 +23,7 @@ Ints = NDArray[np.int64]
 Ids = NDArray[np.uint64]
 
 _RECORD_HEAD = lay.STATE_RECORD.size
+_KEY_AT, _LENGTH_AT = lay.STATE_RECORD.offset("key"), lay.STATE_RECORD.offset("payload length")
 _PLACES_MAX = 1 << 16
 
 
@@ -96,8 +97,8 @@ def _snapshot_records(buffer: Any, at: int, size: int, id_: Any, key: Any, paylo
         if size - at < _RECORD_HEAD:
             return -1
         id_[index] = be64(buffer, at)
-        key[index] = be64(buffer, at + 8)
-        count = be32(buffer, at + 16)
+        key[index] = be64(buffer, at + _KEY_AT)
+        count = be32(buffer, at + _LENGTH_AT)
         at += _RECORD_HEAD
         if count > size - at:
             return -1

@@ -20,6 +20,7 @@ from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.fields import Span
 from flintlog.core.file_fields import damaged, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Damage
+from flintlog.core.live import too_fast
 from flintlog.core.position import span
 from flintlog.core.surveys import UNSHARED, Surveys
 from flintlog.core.workers import Workers
@@ -236,11 +237,7 @@ def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) ->
             if not left:
                 raise
         disk.pause(PAUSE_SECONDS)
-    raise RefusedError(
-        "the log changes faster than it can be read",
-        file=path,
-        advice="Try again, or close the store that writes here",
-    )
+    raise too_fast(path)
 
 
 @dataclass(frozen=True, slots=True)

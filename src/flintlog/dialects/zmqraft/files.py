@@ -70,18 +70,15 @@ def locate(disk: Disk, path: str) -> str | None:
     """The peer's directory: it holds a snapshot, a state file, or a log with an index file."""
     if not disk.is_directory(path):
         return None
-    has_state = any(_is_file(disk, path, name) for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE))
+    has_state = any(
+        disk.is_file(posixpath.join(path, name)) for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE)
+    )
     return path if has_state or _has_snapshot(disk, path) or has_index_files(disk, path) else None
-
-
-def _is_file(disk: Disk, path: str, name: str) -> bool:
-    found = disk.stat(posixpath.join(path, name))
-    return found is not None and not found.is_directory
 
 
 def _has_snapshot(disk: Disk, path: str) -> bool:
     place = posixpath.join(path, lay.SNAPSHOT_FILE)
-    return _is_file(disk, path, lay.SNAPSHOT_FILE) and disk.read(place, 4) == lay.SNAPSHOT_TOKEN
+    return disk.is_file(posixpath.join(path, lay.SNAPSHOT_FILE)) and disk.read(place, 4) == lay.SNAPSHOT_TOKEN
 
 
 def can_be_snapshot(name: str) -> bool:

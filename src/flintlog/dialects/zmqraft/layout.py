@@ -110,7 +110,6 @@ TERM_OFFSET = ENTRY.offset("term")
 NO_REQUEST = bytes(REQUEST_ID_SIZE)
 STATE, CONFIG, CHECKPOINT = 0, 1, 2
 TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}
-CHECKPOINT_DATA = b"\xc0"
 
 LOG_DIRECTORY = "log"
 SNAPSHOT_FILE = "snap"  # as a rule: `RaftStore` takes another name
@@ -159,10 +158,10 @@ class Entry(NamedTuple):
         return ENTRY.encode(request_id, self.type, self.term, data)
 
 
-def check_number(word: str, value: int, least: int = 0) -> int:
+def check_number(word: str, value: int) -> int:
     """A number that every part of the system can hold."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= NUMBER_MAX:
-        raise UsageError(f"{word} {value!r} is not a whole number from {least} to 2^53 - 1")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
+        raise UsageError(f"{word} {value!r} is not a whole number from 0 to 2^53 - 1")
     return value
 
 

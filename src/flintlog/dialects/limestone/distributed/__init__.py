@@ -2,7 +2,7 @@
 
 1. *Look.* A task for each file walks it window by window. It gives back the snippets of each window, a sample of
    the keys, and what happened to whole storages.
-2. *Produce.* A task for each window reads the entries that count as candidates (`merge.py`), drops those that
+2. *Produce.* A task for each window reads the entries that count as candidates (`candidates.py`), drops those that
    another one of the window beats, and sorts the rest into buckets: ranges of storage and key, cut at the samples so
    that each bucket fits in a worker's memory.
 3. *Reduce.* A task for each bucket finds the winners and notes where their records stand and how long they are.

@@ -15,10 +15,7 @@ from flintlog.core.live import Mark, mark_of
 from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.merge import (
-    Ints,
-    Words,
-)
+from flintlog.dialects.limestone.candidates import Ints, Words
 from flintlog.dialects.limestone.replay import OF_KEYS
 from flintlog.dialects.limestone.scan import Around, Entries, Snippets, Stop, Walk
 from flintlog.dialects.limestone.survey import Survey, survey

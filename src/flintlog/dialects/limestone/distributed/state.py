@@ -12,6 +12,7 @@ import numpy as np
 from flintlog.core.workers import Exchange, Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import tables
+from flintlog.dialects.limestone.candidates import Candidates, Groups
 from flintlog.dialects.limestone.distributed.looking import (
     SAMPLE_BYTES,
     WINDOW_BYTES,
@@ -29,11 +30,7 @@ from flintlog.dialects.limestone.distributed.tasks import (
     records_of,
     reduce,
 )
-from flintlog.dialects.limestone.merge import (
-    Candidates,
-    Groups,
-    numeric,
-)
+from flintlog.dialects.limestone.merge import numeric
 from flintlog.dialects.limestone.passes import pivots_of
 from flintlog.dialects.limestone.replay import Cleared, Live, epoch_of
 from flintlog.dialects.limestone.survey import counted

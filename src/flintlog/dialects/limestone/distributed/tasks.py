@@ -14,17 +14,17 @@ from flintlog.columns.gather import copy_ranges, offsets_of
 from flintlog.columns.packing import pack, unpack
 from flintlog.columns.table import Columns, slices
 from flintlog.dialects.limestone import scan
-from flintlog.dialects.limestone.distributed.looking import LogFile, shifted
-from flintlog.dialects.limestone.merge import (
+from flintlog.dialects.limestone.candidates import (
     Candidates,
     Groups,
     Ints,
-    Merge,
     Source,
     Sources,
     Words,
     candidates,
 )
+from flintlog.dialects.limestone.distributed.looking import LogFile, shifted
+from flintlog.dialects.limestone.merge import Merge
 from flintlog.dialects.limestone.passes import sort_in
 from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, lengths_of
 from flintlog.dialects.limestone.scan import Snippets
@@ -186,15 +186,15 @@ def _cells(columns: Any) -> Iterator[bytes]:
         yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
 
 
-def records_of(pieces: Iterator[bytes], most: int = OUTPUT_BYTES) -> Iterator[LiveRecords]:
-    """What `reduce` made of a bucket, as many records at a time as have so many bytes."""
+def records_of(pieces: Iterator[bytes]) -> Iterator[LiveRecords]:
+    """What `reduce` made of a bucket, as many records at a time as a task may hold."""
     held: list[LiveRecords] = []
     size = 0
     for piece in pieces:
         some = LiveRecords(**unpack(piece))
-        for part in (some[slice_] for slice_ in slices(some.length, most)):
+        for part in (some[slice_] for slice_ in slices(some.length, OUTPUT_BYTES)):
             length = int(part.length.sum())
-            if held and size + length > most:
+            if held and size + length > OUTPUT_BYTES:
                 yield LiveRecords.join(held)
                 held, size = [], 0
             held.append(part)

@@ -24,7 +24,7 @@ from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.store.creation import manifest_of, new_instance
 from flintlog.dialects.limestone.store.sorted_file import sorted_file
 from flintlog.dialects.limestone.survey import Survey, survey
-from flintlog.disk import Buffer, Disk, write_all
+from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
 
 _EDITIONS: dict[str, Edition] = {"designed": "designed", "shipped": "shipped"}
@@ -154,22 +154,16 @@ def _write(
         max_blob=max([found.catalog.max_blob or 0, *numbers]) if shipped else None,
     )
     sorted_state = sorted_file(state, 0 if shipped else reached, zero_versions=shipped)
-    _write_file(disk, posixpath.join(path, compacted), sorted_state)
-    _write_file(disk, posixpath.join(path, lay.CATALOG_FILE), iter([catalog.encode()]))
-    _write_file(disk, posixpath.join(path, lay.EPOCH_FILE), iter([lay.encode_durable(found.durable)]))
-    _write_file(disk, posixpath.join(path, lay.MANIFEST_FILE), iter([manifest.encode()]))
+    disk.write_new(posixpath.join(path, compacted), sorted_state)
+    disk.write_new(posixpath.join(path, lay.CATALOG_FILE), [catalog.encode()])
+    disk.write_new(posixpath.join(path, lay.EPOCH_FILE), [lay.encode_durable(found.durable)])
+    disk.write_new(posixpath.join(path, lay.MANIFEST_FILE), [manifest.encode()])
     for number in numbers:
         place = lay.blob_path(number)
         disk.make_directory(posixpath.join(path, posixpath.dirname(place)))
         with disk.open(posixpath.join(found.path, place)) as source:
-            _write_file(disk, posixpath.join(path, place), source.chunks(0, source.size()))
+            disk.write_new(posixpath.join(path, place), source.chunks(0, source.size()))
         disk.sync_directory(posixpath.join(path, posixpath.dirname(place)))
-
-
-def _write_file(disk: Disk, path: str, chunks: Iterator[Buffer]) -> None:
-    with disk.open(path, "create") as file:
-        write_all(file, chunks)
-        file.sync()
 
 
 def _prove(old: Survey, new: Survey) -> None:

@@ -23,7 +23,7 @@ from flintlog.dialects.taskflux.scan import Records
 from flintlog.dialects.taskflux.snapshot import encode_snapshot
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.survey import Survey, survey
-from flintlog.disk import Disk, write_all
+from flintlog.disk import Disk
 from flintlog.errors import RefusedError
 
 _BATCH = 1 << 16
@@ -127,31 +127,25 @@ def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
     disk.make_passing_directory(log)  # its name is synced with the place that it is in
     disk.make_passing_directory(posixpath.join(data, new.scratch))
     for segment in found.segments:
-        _write_file(disk, posixpath.join(data, segment.file.name), _reencoded(segment, found.layout, new))
+        disk.write_new(posixpath.join(data, segment.file.name), _reencoded(segment, found.layout, new))
     if not found.segments:  # a log is never without one
         path = posixpath.join(log, lay.segment_name(found.base.index + 1))
-        _write_file(disk, path, iter([new.segment_header(), lay.END_MARKER]))
+        disk.write_new(path, [new.segment_header(), lay.END_MARKER])
     disk.sync_directory(log)
     base = found.base
     snapshot: Iterator[bytes | bytearray] = iter(())
     if found.has_snapshot:
         snapshot = encode_snapshot(State(base.index, base.term, base.queues, base.buffer, ()), new)
-    _write_file(disk, posixpath.join(data, lay.SNAPSHOT_FILE), snapshot)
+    disk.write_new(posixpath.join(data, lay.SNAPSHOT_FILE), snapshot)
     metadata = _metadata(found)
     encoded = new.encode_metadata(metadata.term, metadata.vote)
-    _write_file(disk, posixpath.join(data, lay.METADATA_FILE), iter([encoded]))
+    disk.write_new(posixpath.join(data, lay.METADATA_FILE), [encoded])
     disk.sync_directory(data)
 
 
 def _metadata(found: Survey) -> Metadata:
     """Term and vote; where the file is empty or missing, what opening would make of it."""
     return found.metadata or Metadata(found.next_term)
-
-
-def _write_file(disk: Disk, path: str, chunks: Iterator[bytes | bytearray]) -> None:
-    with disk.open(path, "create") as file:
-        write_all(file, chunks)
-        file.sync()
 
 
 def _prove(old: Survey, new: Survey) -> None:

@@ -142,13 +142,13 @@ def _as_floats(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not -(2**31) <= value < 2**31 else value
 
 
-def trim_history(disk: Disk, path: str, keep: int = lay.HISTORY_MAX) -> None:
-    """Remove the oldest predecessors of `path`, so that `keep` remain."""
+def trim_history(disk: Disk, path: str) -> None:
+    """Remove the oldest predecessors of `path`, so that not too many remain."""
     directory, name = posixpath.split(path)
     stamped = [
         (entry[: match.start(1)], int(match[1], 36), entry)
         for entry in disk.list(directory)
         if (match := lay.is_predecessor(entry, name))
     ]
-    for _, _, entry in sorted(stamped)[:-keep]:
+    for _, _, entry in sorted(stamped)[: -lay.HISTORY_MAX]:
         disk.unlink(posixpath.join(directory, entry))
