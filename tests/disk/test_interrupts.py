@@ -176,7 +176,7 @@ def interrupt(frame, event, _):
 
 signal.signal(signal.SIGALRM, stop)
 store = QueueStore(sys.argv[1])
-records = [b"x" * 1000] * 5000
+records = [b"x" * 1000] * 70_000
 sys.setprofile(interrupt)
 try:
     store.queue().add_many(records)
