@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
-from flintlog.disk import FailStop
-from flintlog.errors import ClosedError, StoppedError
+from flintlog.disk import Disk, FailStop
+from flintlog.disk.kernel import LocalKernel
+from flintlog.errors import ClosedError, DiskError, StoppedError
 
 
 def test_work_goes_on_while_nothing_fails():
@@ -63,3 +67,22 @@ def test_a_closed_store_refuses_and_a_failed_one_says_why_even_when_closed():
     failed.close()
     with pytest.raises(StoppedError, match="disk gone"):
         failed.check()
+
+
+class Unclosable(LocalKernel):
+    """Files that the system does not know any more."""
+
+    def close(self, handle):
+        os.close(handle)
+        raise OSError(errno.EBADF, "EBADF")
+
+
+def test_a_child_whose_files_cannot_be_closed_is_refused_all_the_same(tmp_path):
+    file = Disk(Unclosable()).open(str(tmp_path / "file"), "create")
+    failstop = FailStop("/data")
+    child = os.fork()
+    if not child:
+        os._exit(0 if failstop.forked else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with pytest.raises(DiskError):
+        file.close()

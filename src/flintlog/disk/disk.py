@@ -167,7 +167,8 @@ class File:
     def _fork(self) -> None:
         if self._handle >= 0:
             handle, self._handle = self._handle, _FORKED
-            self._kernel.close(handle)
+            with suppress(OSError):  # the others are still to be told
+                self._kernel.close(handle)
 
     def __enter__(self) -> File:
         return self
