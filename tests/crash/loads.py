@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from tests.crash.limestone_store import ROOT
-from tests.crash.limestone_store import opened, rows_of
+from tests.crash.limestone_store import ROOT, opened, rows_of
 
 from flintlog import QueueStore
 from flintlog.core.load import Batch, Staged, refuse_gone, sweep

@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md and docs/spark-recipes.md run and print what the pages say. The tables are complete."""
+"""The examples of the pages about Spark run and print what the pages say. The tables are complete."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from flintlog.core.dialect import dialect, dialect_names
 from flintlog.core.entries import COMMON_FIELDS
 from flintlog.core.follow import Limits
 from flintlog.core.log import open_log
-from flintlog.pipeline import options, views
+from flintlog.pipeline import options, views, writing
 from flintlog.pipeline.stream_options import STREAM_OPTIONS
+from flintlog.pipeline.writing import load_room
 
 pytestmark = pytest.mark.spark
 
 PAGE = ROOT / "docs" / "spark.md"
 RECIPES = ROOT / "docs" / "spark-recipes.md"
+WRITING = ROOT / "docs" / "spark-writing.md"
 # The directories of the examples. Spark's processes stay where they were started, so they are named in full.
 NAMES = re.compile(
-    r"""(["'])((?:queues|spool|sessions|accounts|peer-[12*]|orders|lake|node\d)(?:/[\w/]+)?)\1"""
+    r"""(["'])((?:queues|spool|sessions|accounts|peer-[12*]|orders|followed|lake|node\d)(?:/[\w/]+)?)\1"""
 )
 
 
-def section(title):
+def section(title, page=PAGE):
     return re.search(
-        rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE
+        rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page.read_text(), re.DOTALL | re.MULTILINE
     )[1]
 
 
-def first_column(title):
-    cells = re.findall(r"^\| (`.*?) \|", section(title), re.MULTILINE)
+def first_column(title, page=PAGE):
+    cells = re.findall(r"^\| (`.*?) \|", section(title, page), re.MULTILINE)
     return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
 
 
@@ -46,8 +48,11 @@ def played(page, spark, home, capsys):
             yield block, [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
 
 
+PAGES = [(PAGE, 3), (RECIPES, 12), (WRITING, 4)]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(("page", "compared"), [(PAGE, 3), (RECIPES, 12)], ids=["reference", "recipes"])
+@pytest.mark.parametrize(("page", "compared"), PAGES, ids=["reference", "recipes", "writing"])
 def test_the_examples_run_and_print_what_the_page_says(page, compared, spark, tmp_path, capsys):
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
@@ -82,3 +87,16 @@ def test_the_tables_name_every_option_and_column():
 def test_the_table_names_every_option_of_a_stream():
     table = PAGE.read_text().split("| option of a stream |")[1].split("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(STREAM_OPTIONS)
+
+
+def test_the_tables_name_every_option_and_column_of_a_write():
+    rooms = {name: load_room(name) for name in ("limestone", "taskflux")}
+    columns = [column for room in rooms.values() for column in room.COLUMNS]
+    assert first_column("Columns", WRITING) == [column.name for column in columns]
+    own = [word for room in rooms.values() for word in room.OPTIONS]
+    assert first_column("Options", WRITING) == [*writing._COMMON[1:], *own, *writing._OF_A_BATCH]
+    meanings = re.findall(r"^\| `\w+` \| .*? \| (.*) \|$", section("Columns", WRITING), re.MULTILINE)
+    assert meanings == [column.meaning for column in columns]
+    assert {dialect(name).not_loaded is None for name in rooms} == {True}
+    for name, room in rooms.items():
+        assert str(room.BATCHES) in section("What is promised", WRITING), name

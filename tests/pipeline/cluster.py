@@ -68,12 +68,21 @@ class Cluster:
         }
 
     def executors(self) -> list[int]:
-        """The processes of executors that run now: they work below the folders of their workers."""
+        """The processes of executors that run now."""
+        return self._processes_with(b"CoarseGrainedExecutorBackend")
+
+    def workers(self) -> list[int]:
+        """The Python processes of executors in which tasks run; the first of each only makes the others."""
+        found = self._processes_with(b"pyspark.daemon")
+        return [process for process in found if _parent(process) in found]
+
+    def _processes_with(self, word: bytes) -> list[int]:
+        """Executors work below the folders of their workers, and so do their children."""
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 here = Path(os.readlink(entry / "cwd")).is_relative_to(self.folder)
-                if here and b"CoarseGrainedExecutorBackend" in (entry / "cmdline").read_bytes():
+                if here and word in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
         return found
 
@@ -106,3 +115,9 @@ def _free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
+
+
+def _parent(process: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0

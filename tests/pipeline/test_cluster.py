@@ -156,3 +156,68 @@ def _rows(path):
     disk = Disk()
     found = open_log(str(path), disk=disk).state()
     return sum(batch.num_rows for batch in found)
+
+
+ROWS = 300_000
+
+
+def writing(cluster, dialect, path):
+    """A write of many rows by six tasks, in a session of its own."""
+    script = Path(__file__).with_name("cluster_writing.py")
+    return subprocess.Popen(
+        [sys.executable, str(script), cluster.url, dialect, str(path), str(ROWS)],
+        env=cluster.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def until(job, happens):
+    while job.poll() is None and not happens():
+        time.sleep(0.002)
+
+
+def written(path):
+    """How many rows count, and how many of them are different."""
+    column = {"limestone": "key", "taskflux": "payload"}
+    log = open_log(str(path))
+    rows = [row for batch in log.state() for row in batch[column[log.dialect]].to_pylist()]
+    mine = [row for row in rows if b"batch" not in row and row != b"kills"]
+    return len(mine), len(set(mine))
+
+
+SCRATCH = {"limestone": "compaction_temp", "taskflux": "data/temp"}
+LOGS = {"limestone": "pwal_*", "taskflux": "data/log/*"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dialect", ["limestone", "taskflux"])
+@pytest.mark.parametrize("killed", ["executor", "task", "driver", "committing driver"])
+def test_a_write_that_is_killed_anywhere_counts_once_in_the_end(cluster, dialect, killed, tmp_path):
+    path = tmp_path / "log"
+    job = writing(cluster, dialect, path)
+    until(job, lambda: len(list((path / SCRATCH[dialect]).glob("load.*"))) >= 3)
+    assert job.poll() is None
+    if killed == "executor":
+        os.kill(cluster.executors()[0], signal.SIGKILL)
+    elif killed == "task":
+        os.kill(cluster.workers()[0], signal.SIGKILL)
+    else:
+        if killed == "committing driver":
+            there = set(path.glob(LOGS[dialect]))
+            until(job, lambda: set(path.glob(LOGS[dialect])) != there or list(path.glob("*/*/load.segment")))
+        os.killpg(job.pid, signal.SIGKILL)
+    out, err = job.communicate()
+    if killed in ("executor", "task"):
+        assert job.returncode == 0, err[-3000:]
+        assert written(path) == (ROWS, ROWS)
+        assert not list((path / SCRATCH[dialect]).glob("load.*"))
+        return
+    assert written(path) in [(0, 0), (ROWS, ROWS)]
+    again = writing(cluster, dialect, path)
+    out, err = again.communicate()
+    assert "written" in out, err[-3000:]
+    assert written(path) == (ROWS, ROWS)
+    assert open_log(str(path)).verify().exit_status == 0

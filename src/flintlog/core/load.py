@@ -103,8 +103,10 @@ def sweep(disk: Disk, scratch: str, job: str | None = None) -> None:
             continue
         place = posixpath.join(scratch, name)
         found = disk.stat(place)
-        ours = job is not None and name.startswith(f"{_PREFIX}{job}.")
-        if found is not None and not found.is_directory and (ours or (found.written or late) < late):
+        if found is None or found.is_directory:
+            continue
+        is_late = found.written is not None and found.written < late
+        if is_late or (job is not None and name.startswith(f"{_PREFIX}{job}.")):
             disk.unlink(place)
 
 
