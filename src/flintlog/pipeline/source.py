@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Small pieces share a task: starting one costs as much as reading some megabytes.
 _OPEN_BYTES = 256 << 10
-_TASK_BYTES_MIN = 4 << 20
+_TASK_BYTES_MIN = 16 << 20
 _TASKS = 64
 
 
