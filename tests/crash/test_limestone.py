@@ -10,6 +10,7 @@ from tests.crash import (
     limestone_original,
     limestone_store,
     limestone_upkeep,
+    loads,
     promises,
 )
 from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect has
@@ -30,6 +31,7 @@ from flintlog.dialects.limestone.store import (
     epoch_file,
     healing,
     snapshot,
+    staged,
 )
 from flintlog.disk import disk
 from flintlog.testing import nothing_lost_nothing_invented
@@ -48,6 +50,7 @@ SUITES = (
     limestone_backup.CHAIN,
     limestone_backup.BACKUP,
     limestone_upkeep.COMPACT_BY_WORKERS,
+    loads.LIMESTONE,
 )
 IMAGES_MIN = 5_000
 MODULES = (
@@ -62,6 +65,7 @@ MODULES = (
     epoch_file,
     healing,
     snapshot,
+    staged,
 )
 ELSEWHERE = ["dialects/limestone/distributed/writing.py:write_files:", "core/new_place.py:"]
 

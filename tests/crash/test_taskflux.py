@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.crash import promises, taskflux_queues, taskflux_replica, taskflux_upkeep
+from tests.crash import loads, promises, taskflux_queues, taskflux_replica, taskflux_upkeep
 from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect has
     test_a_fault_at_any_call_stops_the_store_and_loses_nothing,
     test_no_crash_image_breaks_a_promise,
@@ -26,6 +26,7 @@ SUITES = (
     taskflux_upkeep.REPAIR,
     taskflux_upkeep.REPAIR_GAP,
     taskflux_upkeep.CONVERT,
+    loads.TASKFLUX,
 )
 IMAGES_MIN = 50_000
 MODULES = (disk, engine, replica, segments, migrate)

@@ -141,6 +141,7 @@ class Dialect(ABC):
     | `upkeep/repair`, `snapshot`, `compact` | `plan_repair`, `plan_snapshot`, `plan_compact` |
     | `upkeep/migrate` | `plan_migrate`, where there is another edition or a newer version |
     | `picture` | `picture`, `is_member` |
+    | `store/load` | `plan`, `stage`, `commit`, where Spark can write (`core/load.py`) |
 
     `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed. Where it takes
     `seen`, that is where it gets its surveys from (`core/surveys.py`).
@@ -157,6 +158,8 @@ class Dialect(ABC):
     """Are there other bytes for the same log? Then `upkeep/migrate` writes them."""
     has_versions = False
     """Does a directory have a version of its format? Then `upkeep/migrate` writes the newest."""
+    not_loaded: tuple[str, str] | None = None
+    """Why Spark cannot write here, and what to do instead; None: the room `store/load` says how it does."""
 
     def room(self, name: str) -> Any:
         """A module of this dialect."""

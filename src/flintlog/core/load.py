@@ -4,26 +4,40 @@ A dialect that can be loaded has a room `store/load`:
 
 | it has | which |
 |---|---|
-| `COLUMNS` | the Arrow schema of the rows that it takes; a column that may be null is optional |
-| `OPTIONS` | the words of the options that it takes besides the common ones |
-| `plan(disk, path, options)` | refuses what cannot be, before any task begins; gives plain data that travels to the tasks |
-| `stage(disk, plan, place, part, batches)` | runs in task number `part`: writes the file `place`, durably, and gives a `Staged`; nothing reads it yet |
-| `commit(disk, path, plan, staged, batch)` | takes the lock, makes what is staged count as a whole, and says whether the batch was new |
+| `COLUMNS` | the columns of the rows that it takes |
+| `OPTIONS` | the words of the options that it takes besides the common ones; each is true or false |
+| `plan(disk, path, edition, **options)` | refuses what cannot be, before any task begins; plain data for the tasks |
+| `stage(disk, plan, place, part, batches)` | in task `part`: writes the file `place`; nothing reads it yet |
+| `commit(disk, plan, staged, batch)` | lets all that is staged count; False where the batch counted already |
 
-Staged files stand in a directory of the job's own inside the log directory. A task may run twice, late or beside
-itself: each attempt has a place of its own, and only what the driver names in `commit` counts.
+A plan has a `scratch`: the directory inside the log where files are staged. A task may run twice, late or beside
+itself: each attempt has a file of its own, and only what the driver names in `commit` counts.
 """
 
 from __future__ import annotations
 
+import posixpath
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from flintlog.disk import Disk
+from flintlog.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ORDER_MAX = 2**63 - 1
+_PREFIX = "load."
+_LATE_SECONDS = 24 * 3600  # no task is late by more
 
 
 class Batch(NamedTuple):
     """A batch of a stream. Its number is stored with its rows, so that a batch that comes again counts once."""
 
-    stream: str  # what the stream is called for good: Spark's id of the query
+    stream: str  # what the stream is called for good
     number: int
 
 
@@ -35,3 +49,105 @@ class Staged:
     place: str
     rows: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the rows that a log takes. Any type that Arrow can cast without a loss will do."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    required: bool = True
+    nulls: bool = False  # a row may be without it
+
+    def take(self, given: pa.Array) -> pa.Array:
+        """A column of a frame in the type that is wanted."""
+        import pyarrow as pa
+
+        if given.null_count and not self.nulls:
+            raise UsageError(
+                f"a row has no {self.name}", advice=f"Fill or drop the rows where {self.name} is null"
+            )
+        try:
+            return given.cast(self.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise UsageError(
+                f"the column {self.name!r} is {given.type} and cannot be {self.type}: {error}",
+                advice="Cast it in the query",
+            ) from None
+
+
+class Plan(Protocol):
+    """What the driver finds out once, and every task is told."""
+
+    @property
+    def scratch(self) -> str: ...
+
+
+def new_job() -> str:
+    """A word that no other job has; the names of its files begin with it."""
+    return uuid.uuid4().hex
+
+
+def staged_name(plan: Plan, job: str) -> str:
+    """Where an attempt of a task writes: a name of its own."""
+    return posixpath.join(plan.scratch, f"{_PREFIX}{job}.{uuid.uuid4().hex}")
+
+
+def sweep(disk: Disk, scratch: str, job: str | None = None) -> None:
+    """Remove the files that a job staged, and what a job that died left a day ago."""
+    late = (time.time() - _LATE_SECONDS) * 1e9
+    for name in disk.list(scratch):
+        if not name.startswith(_PREFIX):
+            continue
+        place = posixpath.join(scratch, name)
+        found = disk.stat(place)
+        ours = job is not None and name.startswith(f"{_PREFIX}{job}.")
+        if found is not None and not found.is_directory and (ours or (found.written or late) < late):
+            disk.unlink(place)
+
+
+def refuse_gone(disk: Disk, staged: Iterable[Staged]) -> None:
+    """Raise where a staged file is not what its task wrote."""
+    for piece in staged:
+        found = disk.stat(piece.place)
+        if found is None or found.size != piece.size:
+            raise RefusedError(
+                "a file that a task staged is gone" if found is None else "a staged file has another size",
+                file=piece.place,
+                advice="Nothing of the batch counts; write it again, and check that all workers see this directory",
+            )
+
+
+def check_columns(given: pa.Schema, columns: Sequence[Column], dialect: str) -> None:
+    """Raise where the columns of a frame are not those that a log takes."""
+    known = {column.name: column for column in columns}
+    for field in given:
+        if field.name not in known:
+            raise UsageError(
+                f"a {dialect} log takes no column {field.name!r}",
+                advice=f"Select its columns: {', '.join(known)}",
+            )
+        known[field.name].take(_none_of(field))
+    for column in columns:
+        if column.required and column.name not in given.names:
+            raise UsageError(
+                f"the frame has no column {column.name!r}",
+                advice=f"A {dialect} log takes the columns {', '.join(known)}",
+            )
+
+
+def _none_of(field: pa.Field) -> pa.Array:
+    """No rows of a column, to see whether its type fits."""
+    import pyarrow as pa
+
+    return pa.nulls(0, field.type)
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[dict[str, pa.Array]]:
+    """Batches as columns of the types that a log takes, without those that the frame leaves out."""
+    for batch in batches:
+        if batch.num_rows:
+            names = batch.schema.names
+            yield {one.name: one.take(batch.column(one.name)) for one in columns if one.name in names}

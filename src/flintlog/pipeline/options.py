@@ -23,7 +23,7 @@ _OF_VIEW: dict[View, tuple[str, ...]] = {
     "findings": (),
 }
 _STORAGE = "storage."  # what begins so is for the file system
-_EDITIONS = ("designed", "shipped")
+EDITIONS = ("designed", "shipped")
 _ON_DAMAGE: tuple[OnDamage, ...] = ("fail", "stop", "report")
 
 Word = TypeVar("Word", bound=str)
@@ -87,12 +87,12 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         query=EntryQuery(
             first=_position(values, "from"),
             last=_position(values, "to"),
-            skip=skipping(payload=_flag(values, "payload", otherwise=True)),
-            on_damage=_choice(values, "on_damage", _ON_DAMAGE),
+            skip=skipping(payload=flag(values, "payload", otherwise=True)),
+            on_damage=choice(values, "on_damage", _ON_DAMAGE),
             split_bytes=_bytes(values, "split_bytes", otherwise=SPLIT_BYTES),
         ),
         as_of=_position(values, "as_of"),
-        details=_flag(values, "details", otherwise=False),
+        details=flag(values, "details", otherwise=False),
         columns=_columns(values),
         where=parse(values["where"]) if "where" in values else (),
         several=len(named) > 1 or any(map(is_pattern, named)),
@@ -101,7 +101,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if view == "state":
         _ = read.dialect  # a state has the columns of one dialect
     if "edition" in values:
-        _refuse_other_edition(read, _choice(values, "edition", _EDITIONS))
+        _refuse_other_edition(read, choice(values, "edition", EDITIONS))
     return read
 
 
@@ -157,7 +157,7 @@ def _directories(values: Mapping[str, str], named: Sequence[str], storage: Stora
     """The directories to read, each with its dialect."""
     found = expand(named, storage)
     spoken = dialect(values["dialect"].lower()).name if "dialect" in values else None
-    ignores = _flag(values, "ignore_foreign", otherwise=False)
+    ignores = flag(values, "ignore_foreign", otherwise=False)
 
     def find(source: str) -> str | None:
         may_be_foreign = ignores and found[source]
@@ -214,7 +214,7 @@ def _position(values: Mapping[str, str], name: str) -> Position | None:
         raise UsageError(f"option {name}: {error.message}", advice=error.advice) from None
 
 
-def _flag(values: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
+def flag(values: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
     if name not in values:
         return otherwise
     word = values[name].lower()
@@ -225,7 +225,7 @@ def _flag(values: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
     return _WORDS[word]
 
 
-def _choice(values: Mapping[str, str], name: str, words: tuple[Word, ...]) -> Word:
+def choice(values: Mapping[str, str], name: str, words: tuple[Word, ...]) -> Word:
     """The word that was given; the first one when none was."""
     given = values.get(name, words[0]).lower()
     for word in words:

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from flintlog.core.dialect import Split, dialect_names
+from flintlog.core.lazy import lazy
 from flintlog.core.log import Log
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.options import ReadOptions, read_options
 from flintlog.pipeline.paths import at_once, open_at
-from flintlog.pipeline.stream_options import stream_options
+from flintlog.pipeline.stream_options import StreamOptions, stream_options
 from flintlog.pipeline.telling import RefusedStream, told
 from flintlog.pipeline.where import Condition, check, scope_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 # Small pieces share a task: starting one costs as much as reading some megabytes.
@@ -38,11 +40,14 @@ _TASKS = 64
 class FlintlogDataSource(DataSource):
     """`spark.read.format("flintlog")`. Options and columns: docs/spark.md."""
 
-    @told
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._stream, others = stream_options(options)
-        self._read = read_options(others)
+
+    @lazy
+    def _asked(self) -> tuple[StreamOptions, ReadOptions]:
+        """What a read asks for. A write has other options."""
+        stream, others = stream_options(self.options)
+        return stream, read_options(others)
 
     @classmethod
     def name(cls) -> str:
@@ -52,21 +57,39 @@ class FlintlogDataSource(DataSource):
     def schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(arrow_schema(self._read))
+        return from_arrow_schema(arrow_schema(self._asked[1]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         try:
             from flintlog.pipeline.streaming import stream_reader
 
-            return stream_reader(self._read, self._stream, columns(self._read, schema))
+            stream, read = self._asked
+            return stream_reader(read, stream, columns(read, schema))
         except FlintlogError as error:
             return RefusedStream(error)
 
     @told
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._stream.refuse_in_a_batch()
-        kind = EntriesReader if self._read.view == "entries" else DirectoryReader
-        return kind(self._read, columns(self._read, schema))
+        stream, read = self._asked
+        stream.refuse_in_a_batch()
+        kind = EntriesReader if read.view == "entries" else DirectoryReader
+        return kind(read, columns(read, schema))
+
+    @told
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from flintlog.pipeline.writing import LogWriter, refuse_overwriting, write_options
+
+        if overwrite:
+            refuse_overwriting(self.options)
+        return LogWriter(write_options(self.options), schema)
+
+    @told
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from flintlog.pipeline.writing import LogStreamWriter, refuse_overwriting, write_options
+
+        if overwrite:
+            refuse_overwriting(self.options, streams=True)
+        return LogStreamWriter(write_options(self.options, streams=True), schema)
 
 
 def arrow_schema(read: ReadOptions) -> pa.Schema:

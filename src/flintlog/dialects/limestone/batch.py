@@ -1,12 +1,13 @@
-"""Columns to the bytes of many puts at once."""
+"""Columns to the bytes of many puts and removals at once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flintlog.columns.compile import kernel
+from flintlog.columns.compile import kernel, le32
 from flintlog.columns.gather import offsets_of
 from flintlog.columns.payloads import Payloads
 from flintlog.dialects.limestone import layout as lay
@@ -15,19 +16,28 @@ from flintlog.dialects.limestone.scan import Words
 
 def encode_puts(storage: int, keys: Payloads, values: Payloads, major: int, minor: Words) -> bytearray:
     """Puts into one storage, back to back."""
-    ends = offsets_of(keys.length + values.length + lay.PUT_SIZE)
+    storages = np.full(len(keys), storage, np.uint64)
+    return encode_changes(storages, keys, values, np.ones(len(keys), np.bool_), major, minor)
+
+
+def encode_changes(
+    storage: Words, keys: Payloads, values: Payloads, puts: NDArray[np.bool_], major: int, minor: Words
+) -> bytearray:
+    """A put for each row, or a removal where `puts` is false; back to back."""
+    ends = offsets_of(np.where(puts, values.length + lay.PUT_SIZE, lay.REMOVE_SIZE) + keys.length)
     out = bytearray(int(ends[-1]))
     _encode.run(
         len(out),
         np.frombuffer(out, np.uint8),
         ends,
-        np.uint64(storage),
+        storage,
         keys.array,
         keys.start,
         keys.length,
         values.array,
         values.start,
         values.length,
+        puts,
         np.uint64(major),
         minor,
     )
@@ -45,6 +55,7 @@ def _encode(
     values: Any,
     value_start: Any,
     value_length: Any,
+    puts: Any,
     major: Any,
     minor: Any,
 ) -> None:
@@ -52,18 +63,43 @@ def _encode(
     for row in range(len(key_start)):
         at = ends[row]
         key_size, value_size = key_length[row], value_length[row]
-        out[at] = 1
+        out[at] = 1 if puts[row] else 5
+        head = 9 if puts[row] else 5
         for place in range(4):
             out[at + 1 + place] = (key_size >> (8 * place)) & 0xFF
-            out[at + 5 + place] = (value_size >> (8 * place)) & 0xFF
-        version = at + 17 + key_size
+            if puts[row]:
+                out[at + 5 + place] = (value_size >> (8 * place)) & 0xFF
+        version = at + head + 8 + key_size
         for place in range(8):
             shift = np.uint64(8 * place)
-            out[at + 9 + place] = (storage >> shift) & low
+            out[at + head + place] = (storage[row] >> shift) & low
             out[version + place] = (major >> shift) & low
             out[version + 8 + place] = (minor[row] >> shift) & low
         begin = key_start[row]
         for place in range(key_size):  # keys are short: a slice would cost more
-            out[at + 17 + place] = keys[begin + place]
-        begin = value_start[row]
-        out[version + 16 : version + 16 + value_size] = values[begin : begin + value_size]
+            out[at + head + 8 + place] = keys[begin + place]
+        if puts[row]:
+            begin = value_start[row]
+            out[version + 16 : version + 16 + value_size] = values[begin : begin + value_size]
+
+
+@kernel
+def _stamp(data: Any, at: int, size: int, major: Any) -> int:
+    """Give whole puts and removals another first half of their version; the offset behind them."""
+    low = np.uint64(0xFF)
+    while size - at >= 9:
+        key_size = le32(data, at + 1)
+        is_put = data[at] == 1
+        version = at + (17 if is_put else 13) + key_size
+        following = version + 16 + (le32(data, at + 5) if is_put else 0)
+        if following > size:
+            break
+        for place in range(8):
+            data[version + place] = (major >> np.uint64(8 * place)) & low
+        at = following
+    return at
+
+
+def stamp(data: bytearray, epoch: int) -> int:
+    """Let the changes that stand whole in `data` be of another epoch; the offset behind the last of them."""
+    return int(_stamp.run(len(data), np.frombuffer(data, np.uint8), 0, len(data), np.uint64(epoch)))

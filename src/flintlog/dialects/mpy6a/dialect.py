@@ -20,6 +20,10 @@ class Mpy6a(Dialect):
     name = "mpy6a"
     stream = "topic"
     unit = "state id"
+    not_loaded = (
+        "a session gets its id and its replay time from the store that is asked to keep it",
+        "Use `SessionStore.put_many` in one process",
+    )
 
     def recognise(self, disk: Disk, path: str) -> bool:
         return files.is_ours(disk, path)

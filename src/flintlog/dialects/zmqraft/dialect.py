@@ -13,6 +13,10 @@ class Zmqraft(Dialect):
 
     name = "zmqraft"
     unit = "index"
+    not_loaded = (
+        "its entries come from the leader of a Raft group, one after the other",
+        "Hand them to the leader; `RaftStore.append` stores what it decides",
+    )
     takes_state = True
 
     def home(self, disk: Disk, path: str) -> str:

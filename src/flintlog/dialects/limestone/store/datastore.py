@@ -24,7 +24,7 @@ from flintlog.dialects.limestone.layout import Catalog, Edition, Version
 from flintlog.dialects.limestone.merge import by_bytes, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
 from flintlog.dialects.limestone.replay import State
-from flintlog.dialects.limestone.store import blobs, compaction, creation, healing
+from flintlog.dialects.limestone.store import blobs, compaction, creation, healing, staged
 from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
 from flintlog.dialects.limestone.store.compaction import COMPACTED_BYTES, Compacted
@@ -87,6 +87,7 @@ class Datastore(Closes):
         self._recording = threads.lock()  # held while the epoch file is written
         self._upkeep = threads.lock()  # rotation, compaction, backup: one at a time
         self._channels: list[Channel] = []
+        self._loading: int | None = None  # the epoch of sessions that `load` takes in
         self.disk.make_passing_directory(self.path)
         self._lock_files: list[File] = [take_lock(self.disk, self.path, "read", self.path)]
         try:
@@ -286,7 +287,7 @@ class Datastore(Closes):
 
     def _upper(self) -> int:
         """The largest epoch in which every session has ended."""
-        open_epochs = [channel.epoch for channel in self._channels]
+        open_epochs = [self._loading, *(channel.epoch for channel in self._channels)]
         return min([self._switched, *(epoch for epoch in open_epochs if epoch is not None)]) - 1
 
     # Channels
@@ -321,6 +322,29 @@ class Datastore(Closes):
             first = self._minor
             self._minor += count
             return epoch, first
+
+    def load(self, places: Sequence[str]) -> int:
+        """Take in sessions that were staged in files of their own, below this directory; all of them count, or none.
+
+        They get an epoch in which nothing else is written, and its versions. Returns it; it is durable as soon as the
+        sessions before it have ended. `store/load.py` stages such files.
+        """
+        self.failstop.check()
+        with DEFERRED, self._upkeep:
+            with self._lock:
+                self.failstop.check()
+                epoch = lay.check_number("epoch", self._switched + 1)
+                self._loading, self._switched = epoch, epoch + 1
+            try:
+                with self.guard():
+                    staged.take_in(self.disk, self.path, places, epoch, self._milliseconds())
+                with self._lock:
+                    self._ended.add(epoch)
+            finally:
+                with self._lock:
+                    self._loading = None
+        self._advance()
+        return epoch
 
     # Upkeep
 

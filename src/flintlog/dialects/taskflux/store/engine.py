@@ -235,3 +235,20 @@ class Engine:
     def findings(self) -> tuple[Finding, ...]:
         """What opening found and healed."""
         return tuple(self.healed)
+
+
+def open_queues(disk: Disk, opening: Opening, on_stop: Callable[[], None]) -> tuple[Engine, State, int]:
+    """Open a directory for queues: with the state that its entries make, and the term of the next ones.
+
+    The state is made before a byte is changed: entries that make none are refused.
+    """
+    found: list[State] = []
+
+    def look(disk: Disk, data: str, *, layout: Layout) -> Survey:
+        seen = survey(disk, data, layout=layout)
+        seen.refuse_damage()
+        found.append(seen.state())
+        return seen
+
+    engine = Engine(disk, opening, look, on_stop)
+    return engine, found.pop(), max(engine.metadata.term, engine.take_survey().last_term)

@@ -187,29 +187,8 @@ class Queue:
     def _admit(self, count: int, key_low: int, key_high: int, payload_size: int) -> None:
         """The queue's limits, in the order in which the notes check them."""
         self._check_writable()
-        spec = self.spec
         waiting = len(self._waiting) + self._coming + len(self._taken)  # what is handed out may come back
-        if spec.max_size is not None and waiting + count > spec.max_size:
-            raise QueueFullError(
-                f"queue {spec.name!r} holds {waiting} records and at most {spec.max_size}; {count} more do not fit"
-            )
-        if count > lay.ID_MAX - self._last_id:
-            raise QueueFullError(
-                f"queue {spec.name!r} has given out {self._last_id} ids of {lay.ID_MAX}; {count} more do not fit",
-                advice="Use another queue",
-            )
-        if spec.key_range is not None and not spec.key_range[0] <= key_low <= key_high <= spec.key_range[1]:
-            wrong = key_low if key_low < spec.key_range[0] else key_high
-            raise KeyRangeError(
-                f"key {wrong} is outside {spec.key_range[0]}..{spec.key_range[1]}, the range of queue {spec.name!r}"
-            )
-        limit = (
-            lay.DATA_SIZE_MAX - len(self._add_prefix) - 12 if spec.max_payload is None else spec.max_payload
-        )
-        if payload_size > limit:
-            raise PayloadSizeError(
-                f"a payload of {payload_size} bytes is over the limit of {limit} of queue {spec.name!r}"
-            )
+        admit(self.spec, waiting, self._last_id, count, key_low, key_high, payload_size)
 
     def _check_alive(self) -> None:
         self._journal.check()
@@ -340,6 +319,35 @@ def _key_column(keys: int | Sequence[int] | np.ndarray, count: int) -> Ints:
             f"{count} payloads and {column.size} keys", advice="Give one key for each payload, or one for all"
         )
     return np.ascontiguousarray(column, np.int64)
+
+
+def admit(
+    spec: QueueSpec, waiting: int, last_id: int, count: int, key_low: int, key_high: int, payload_size: int
+) -> None:
+    """Raise where so many more records would break a limit of a queue, in the order in which the notes check them."""
+    if spec.max_size is not None and waiting + count > spec.max_size:
+        raise QueueFullError(
+            f"queue {spec.name!r} holds {waiting} records and at most {spec.max_size}; {count} more do not fit"
+        )
+    if count > lay.ID_MAX - last_id:
+        raise QueueFullError(
+            f"queue {spec.name!r} has given out {last_id} ids of {lay.ID_MAX}; {count} more do not fit",
+            advice="Use another queue",
+        )
+    if spec.key_range is not None and not spec.key_range[0] <= key_low <= key_high <= spec.key_range[1]:
+        wrong = key_low if key_low < spec.key_range[0] else key_high
+        raise KeyRangeError(
+            f"key {wrong} is outside {spec.key_range[0]}..{spec.key_range[1]}, the range of queue {spec.name!r}"
+        )
+    limit = (
+        lay.DATA_SIZE_MAX - len(lay.add_prefix(spec.name)) - 12
+        if spec.max_payload is None
+        else spec.max_payload
+    )
+    if payload_size > limit:
+        raise PayloadSizeError(
+            f"a payload of {payload_size} bytes is over the limit of {limit} of queue {spec.name!r}"
+        )
 
 
 def missing(name: str) -> QueueMissingError:

@@ -15,16 +15,15 @@ from flintlog.core import threads
 from flintlog.core.closes import Closes
 from flintlog.core.finding import Finding
 from flintlog.dialects.taskflux import layout as lay
-from flintlog.dialects.taskflux.layout import Layout, QueueSpec
+from flintlog.dialects.taskflux.layout import QueueSpec
 from flintlog.dialects.taskflux.settings import Arguments, refuse_unknown
 from flintlog.dialects.taskflux.state import State
 from flintlog.dialects.taskflux.store.due import DueSnapshots
-from flintlog.dialects.taskflux.store.engine import Engine
+from flintlog.dialects.taskflux.store.engine import open_queues
 from flintlog.dialects.taskflux.store.errors import QueueExistsError
 from flintlog.dialects.taskflux.store.journal import Journal
 from flintlog.dialects.taskflux.store.opening import RESERVE_BYTES_DEFAULT, opening_of
 from flintlog.dialects.taskflux.store.queue import Queue, missing
-from flintlog.dialects.taskflux.survey import Survey, survey
 from flintlog.disk import DEFERRED, Disk
 from flintlog.errors import RefusedError, UsageError
 
@@ -60,20 +59,10 @@ class QueueStore(Closes):
         opening = opening_of(
             disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
         )
-        found: list[State] = []
-
-        def look(disk: Disk, data: str, *, layout: Layout) -> Survey:
-            """The state too, before a byte is changed: entries that make none are refused."""
-            seen = survey(disk, data, layout=layout)
-            seen.refuse_damage()
-            found.append(seen.state())
-            return seen
-
-        self._engine = Engine(disk, opening, look, on_stop=self._wake)
+        self._engine, state, term = open_queues(disk, opening, on_stop=self._wake)
         try:
-            term = max(self._engine.metadata.term, self._engine.take_survey().last_term)
             self._journal = Journal(self._engine, term, self._after_commit)
-            self._queues = self._load(found.pop())
+            self._queues = self._load(state)
             self._changing: set[str] = set()  # names whose creation or deletion is on its way to disk
         except BaseException:
             self._engine.close()

@@ -215,6 +215,24 @@ class SegmentLog:
             self._sealed.append(self._tail.first)
             self._tail = fresh
 
+    def take_in(self, file: File, starts: np.ndarray) -> None:
+        """Let a segment that was written elsewhere be the newest one: its records count from then on, all or none.
+
+        It takes the place of a newest segment without records, whose name it has.
+        """
+        old, first, size = self._tail, self._tail.next, file.size()
+        self._give_back()
+        self._disk.put(file, self._path(first))
+        self._disk.sync_directory(self._directory)
+        end = size - len(lay.END_MARKER)
+        fresh = _Tail(self._disk.open(self._path(first), "write"), first, end, array("q", starts.tobytes()))
+        fresh.reserved = size
+        old.file.close()
+        with self._shape:
+            if old.starts:
+                self._sealed.append(old.first)
+            self._tail = fresh
+
     def roll_back(self, first_gone: int) -> None:
         """Forget the entries from `first_gone` on, also across segments."""
         while self._tail.first >= first_gone and self._sealed:
