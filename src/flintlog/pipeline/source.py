@@ -1,7 +1,7 @@
 """The data source `flintlog`: logs as DataFrames.
 
 The driver asks the dialects for splits, each task reads some and yields Arrow batches in the columns of the read. Spark
-plans in short-lived Python processes, so Arrow and NumPy are imported where they are needed.
+plans in a Python process of its own, so Arrow and NumPy are imported where they are needed.
 """
 
 from __future__ import annotations
