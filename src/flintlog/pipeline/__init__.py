@@ -7,7 +7,6 @@
 | `where.py` | which rows are asked for, and what that spares the dialect |
 | `views.py` | the columns of the views, and the rows of those that tell of a whole directory |
 | `source.py` | the data source: plans splits on the driver, reads them as Arrow batches in tasks |
-| `writing.py` | the same source as a sink: frames and streams into a log |
 | `stream_options.py`, `streaming.py` | the same source as a stream that follows live logs |
 | `writing.py` | rows of a DataFrame to a log: staged by tasks, one commit for all |
 | `target.py`, `delta.py` | where exports lie, and what makes them happen once |

@@ -18,9 +18,6 @@ from flintlog.errors import RefusedError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Without it Arrow looks at the bounds of every value that it gives to Spark: a quarter of a scan.
-_JAVA = "-Darrow.enable_unsafe_memory_access=true"
-
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -29,7 +26,6 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.python.unix.domain.socket.enabled": "true",  # TCP adds some 25 ms to each Python task
     "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.executor.extraJavaOptions": _JAVA,
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -50,7 +46,7 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
         raise UsageError("PySpark is not installed", advice="pip install pyspark 'pandas<3'") from None
     settings = dict(SETTINGS)
     logging = importlib.resources.files("flintlog.pipeline") / "log4j2.properties"
-    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging} {_JAVA}"
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging}"
     builder = SparkSession.builder.appName(app)
     if master is not None:
         builder = builder.master(master)
