@@ -54,7 +54,7 @@ class Costs:
     fixed: float
 
 
-HERE = Costs(look=0, produce=0, reduce=0, write=0, fixed=0)
+HERE = Costs(look=7.3e-7, produce=9.8e-7, reduce=1.97e-6, write=1.01e-6, fixed=1.3)  # on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Stage:
 def _stages(events: Path) -> list[Stage]:
     """The stages of a session, in order."""
     found: dict[int, Stage] = defaultdict(Stage)
-    for file in sorted(path for path in events.rglob("*") if path.is_file()):
+    for file in sorted(events.rglob("events_*")):  # beside them stand checksums
         for line in file.read_text().splitlines():
             event = json.loads(line)
             if event["Event"] == "SparkListenerStageCompleted":

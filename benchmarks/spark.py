@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks import spark_questions as questions
+from benchmarks import spark_writing as writing
 from benchmarks.limestone import FEW_KEYS, fill
 from benchmarks.limestone import PEER as ROCKSDB
 from benchmarks.limestone import job as run_here
@@ -59,6 +60,8 @@ def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool
             table.rows += sort(spark, table, directory, sizes, keys)
     if wanted("spark/read"):
         table.rows += read(table, directory, sizes)
+    if wanted("spark/write"):
+        table.rows += write(table, directory, sizes)
     if wanted("spark/twice"):
         table.rows += twice(spark, directory, sizes)
     spark.close()
@@ -152,6 +155,21 @@ def read(table: Table, directory: str, sizes: Sizes) -> list[Row]:
     spark.close()
     for name in ("", "-parquet"):
         shutil.rmtree(place + name)
+    return found
+
+
+def write(table: Table, directory: str, sizes: Sizes) -> list[Row]:
+    """Rows from Parquet to a log and to Parquet, in one session; and by the calls of the store."""
+    spark = Spark(table, fresh=False)
+    place = os.path.join(directory, "write")
+    spark.seconds(f"rows/{sizes.read}", place, "writing")
+    found = writing.rows(
+        lambda contender: spark.seconds(f"write/{contender}", place, "writing"),
+        place,
+        sizes.read,
+        max(sizes.rounds, 3),
+    )
+    spark.close()
     return found
 
 

@@ -16,6 +16,7 @@ import sys
 import time
 
 from benchmarks import spark_questions as questions
+from benchmarks import spark_writing as writing
 from benchmarks.limestone_job import Peak
 from flintlog.pipeline import jobs
 from flintlog.pipeline.session import session
@@ -39,8 +40,14 @@ _MIDDLES: dict[str, int] = {}
 
 
 def _ask(spark, job: str, directory: str) -> None:
-    """`ask/CONTENDER/QUESTION`, or `prepare/COUNT`."""
+    """`ask/CONTENDER/QUESTION` after `prepare/COUNT`; `write/CONTENDER` after `rows/COUNT`."""
     verb, _, rest = job.partition("/")
+    if verb == "rows":
+        writing.prepare(spark, directory, int(rest))
+        return
+    if verb == "write":
+        writing.write(spark, directory, rest)
+        return
     if verb == "prepare":
         questions.prepare(spark, directory, int(rest))
         _MIDDLES[directory] = questions.middle_of(spark, directory)

@@ -105,6 +105,7 @@ def benchmarks(directory: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "topic", [pytest.param(topic, marks=pytest.mark.long if topic == "spark" else ()) for topic in ROWS]
 )

@@ -29,6 +29,7 @@ def add(journals, count, term):
             journal.add(b"command %d" % index, index, term)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_it_holds_what_the_journal_in_memory_holds_after_any_calls(journal_class, tmp_path, seed):
     choice = random.Random(seed)

@@ -1,5 +1,5 @@
 """The main job in small, `make demo`: four logs written and killed, verified, exported, recovered and compacted on
-Spark, a copy damaged and repaired, and a report with a picture.
+Spark, a fifth written by it, a copy damaged and repaired, and a report with a picture.
 
 `python -m examples.demo` from the directory of the project. Each run gets a directory of its own below `.demo`.
 

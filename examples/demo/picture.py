@@ -41,6 +41,8 @@ def picture(report: Report, what: Mapping[str, str]) -> str:
         _table(report.logs, what),
         "<h2>A byte that was changed behind our back</h2>",
         _damage(report),
+        "<h2>A log that Spark wrote</h2>",
+        f"<p>Spark wrote {report.written:,} balances to a new log, the same batch twice. They count once.</p>",
         "<h2>Entries by operation, asked in SQL over the exported Parquet</h2>",
         _operations(report),
         "<h2>Where the time went</h2>",

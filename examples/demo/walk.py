@@ -68,6 +68,7 @@ class Report:
     place: str
     logs: list[Log]
     damage: Damage = field(default_factory=Damage)
+    written: int = 0  # rows that Spark wrote to a new log, twice, and that count once
     seconds: dict[str, float] = field(default_factory=dict)
     operations: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -76,7 +77,7 @@ class Report:
 
 
 def walk(place: Path, say: Callable[[str], None]) -> Report:
-    """Write, kill, recover, verify, read, compact, export, damage, repair; and say so."""
+    """Write, kill, recover, verify, read, write on Spark, compact, export, damage, repair; and say so."""
     logs = [Log(name, str(place / name)) for name in DIALECTS]
     report = Report(str(place), logs)
     say(f"Four logs are written to {place}, and each writer is killed in the middle of its work")
@@ -90,6 +91,8 @@ def walk(place: Path, say: Callable[[str], None]) -> Report:
         _timed(report, "verify and recover", lambda: _each(logs, lambda log: _recover(spark, log)))
         say("The state of each log, made on Spark")
         _timed(report, "state", lambda: _each(logs, lambda log: _state(spark, log)))
+        say("Spark writes the balances to a new log, twice the same batch: it counts once")
+        _timed(report, "write with Spark", lambda: _fill(spark, report))
         say("What is no longer needed goes: snapshot and compaction on Spark")
         _timed(report, "compact", lambda: _each(logs, lambda log: _compact(spark, log)))
         say("One byte in a copy of the queues is changed; verify finds it, repair keeps what it can")
@@ -194,6 +197,21 @@ def _export(spark: SparkSession, report: Report) -> None:
     report.operations = [(row[0], row[1], row[2]) for row in rows]
 
 
+def _fill(spark: SparkSession, report: Report) -> None:
+    import flintlog
+
+    [log] = [log for log in report.logs if log.dialect == "limestone"]
+    target = str(Path(report.place) / "written")
+    rows = flintlog.read(spark, log.path, view="state", columns=["storage_id", "key", "value"])
+    for _ in range(2):
+        batch = {"dialect": log.dialect, "stream": "balances", "batch": "1"}
+        rows.write.format("flintlog").mode("append").options(**batch).save(target)
+    copied = flintlog.read(spark, target, view="state", columns=["storage_id", "key", "value"])
+    report.written = copied.count() - 1  # the mark of the batch is an entry, too
+    if rows.subtract(copied).count() or report.written != log.live:
+        raise RefusedError("the log that Spark wrote does not hold the same state", file=target)
+
+
 def _compact(spark: SparkSession, log: Log) -> None:
     from flintlog.pipeline import jobs
 
@@ -254,6 +272,7 @@ def told(report: Report) -> str:
     damage = report.damage
     lines += [
         "",
+        f"  written    {report.written:,} balances by Spark to a new log, twice; they count once",
         f"  damage     {damage.file}, byte {damage.offset}: {damage.message}",
         f"  {'':<10} repair gave up {'; '.join(damage.lost) or 'nothing'}; {damage.kept:,} records kept, "
         f"now {damage.verdict}",

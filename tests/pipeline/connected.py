@@ -13,8 +13,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def main(path: str) -> None:
-    builder = SparkSession.builder.remote("local[2]")  # this starts a server too
-    spark = builder.config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()  # this starts a server too
 
     def load(**options: str) -> DataFrame:
         return spark.read.format("flintlog").options(**options).load(path)
@@ -26,14 +25,21 @@ def main(path: str) -> None:
             return str(error)
         return ""
 
+    def written() -> int:
+        target = f"{path}-written"
+        rows = load(view="state").select("queue", "key", "payload")
+        rows.write.format("flintlog").mode("append").option("dialect", "taskflux").save(target)
+        return spark.read.format("flintlog").load(target).count()
+
     spark.sql(f"CREATE TEMPORARY VIEW log USING flintlog OPTIONS (path '{path}', `from` '3')")
     found = {
         "client": type(spark).__module__,
         "operations": [row.operation for row in load().orderBy("position").collect()],
-        "filtered": load(pushdown="true").where("position >= 2 AND operation = 'add'").count(),
+        "filtered": load(where="position >= 2 AND operation = 'add'").where("position < 9").count(),
         "state": [bytes(row.payload).decode() for row in load(view="state").collect()],
         "sql": [row.operation for row in spark.sql("SELECT operation FROM log").collect()],
         "refused": refused(view="rows"),
+        "written": written(),
     }
     print(json.dumps(found))
     spark.stop()

@@ -32,11 +32,12 @@ def test_the_demo_kills_recovers_compacts_and_reports(tmp_path):
         assert log["acknowledged"] > 0 and log["live"] > log["acknowledged"]
         assert log["exported"] == log["entries"] > 0
         assert 0 < log["bytes_after"] < log["bytes_before"]
+    assert report["written"] == report["logs"][3]["live"]
     damage = report["damage"]
     assert damage["offset"] > 0 and damage["lost"] and damage["kept"] > 0 and damage["verdict"] == "clean"
     place = tmp_path / report["place"]
     page = (place / "report.html").read_text()
     assert page.count("<svg") == 2 and "none lost" in page and damage["file"] in page
     assert sorted(item.name for item in place.iterdir()) == [
-        "damaged", "exported", "limestone", "mpy6a", "report.html", "taskflux", "zmqraft",
+        "damaged", "exported", "limestone", "mpy6a", "report.html", "taskflux", "written", "zmqraft",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Spark Connect: a client that has no JVM reads, filters and is refused as any other session is."""
+"""Spark Connect: a client that has no JVM reads, writes and is refused as any other session is."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ def test_a_client_reads_a_log_its_state_and_sql(seen):
     assert seen["sql"] == ["remove"]
 
 
-def test_a_filter_of_a_client_is_pushed_and_right(seen):
+def test_conditions_of_a_client_are_right(seen):
     assert seen["filtered"] == 1
+
+
+def test_a_client_writes_a_log(seen):
+    assert seen["written"] == 2
 
 
 def test_a_client_is_told_which_option_is_wrong_and_what_to_do(seen):

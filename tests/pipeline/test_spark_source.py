@@ -7,15 +7,17 @@ import re
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from tests.golden_cases import materialise, snapshot_of
 from tests.pipeline.in_process import entries_in_process, rows, state_in_process
 
-from flintlog.core.dialect import NO_PAYLOAD, EntryQuery
+from flintlog.core.dialect import NO_PAYLOAD, EntryQuery, Split
 from flintlog.dialects.taskflux.store import QueueStore
 from flintlog.errors import NotALogError, UsageError
 from flintlog.pipeline.options import local_path, read_options
+from flintlog.pipeline.source import FlintlogDataSource
 
 pytestmark = pytest.mark.spark
 
@@ -328,3 +330,18 @@ def test_spark_finds_the_source_with_light_imports():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_plan_is_kept_until_the_directory_changes(tmp_path):
+    def planned() -> list[Split | None]:
+        source = FlintlogDataSource({"path": str(tmp_path)})
+        return [piece.split for task in source.reader(source.schema()).partitions() for piece in task.pieces]
+
+    with QueueStore(tmp_path) as store:
+        store.queue().add_many([b"x"] * 10)
+    time.sleep(0.2)  # until then the clock of the file system does not tell a change
+    first, second = planned(), planned()
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    with QueueStore(tmp_path) as store:
+        store.queue().add_many([b"x"] * 5000)
+    assert planned()[0].end > first[0].end

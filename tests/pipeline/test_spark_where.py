@@ -172,10 +172,10 @@ def test_columns_are_those_that_are_named_in_their_order(spark, segmented, colum
     [
         (
             {"columns": ["position", "price"]},
-            "option columns: the view 'entries' has no column 'price'. It has source",
+            "option columns: the view 'entries' has no column 'price'\nIt has source",
         ),
         ({"columns": "position,,term"}, "option columns: a name is missing"),
-        ({"where": "price = 1"}, "option where: there is no column 'price'. There are source, dialect"),
+        ({"where": "price = 1"}, "option where: there is no column 'price'\nThere are source, dialect"),
         ({"where": "taskflux.price = 1"}, "option where: the column 'taskflux' has no 'price'"),
         ({"where": "position = 'x'"}, "option where: the column 'position' is int64, and 'x' is not"),
         ({"where": "stream = 7"}, "option where: the column 'stream' is string, and 7 is not"),

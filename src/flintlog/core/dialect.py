@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OnDamage = Literal["fail", "stop", "report"]
 
-SPLIT_BYTES = 64 << 20
+SPLIT_BYTES = 128 << 20
 NO_PAYLOAD = frozenset({"payload"})
 
 _NAMES = ("taskflux", "zmqraft", "mpy6a", "limestone")
@@ -67,10 +67,14 @@ class EntryQuery:
         given = (self.first, self.last, self.operations, self.streams, self.key)
         return all(part is None for part in given)
 
-    @property
-    def cut_bytes(self) -> int | None:
-        """How large a piece may be; None: files are read whole, as damage hides where one begins."""
-        return self.split_bytes if self.on_damage == "fail" else None
+    def range_bytes(self, size: int) -> int | None:
+        """How large the ranges of a file of so many bytes are, all about the same; None: it is read whole.
+
+        Damage hides where a range begins, so that a file is whole where damage is no error.
+        """
+        if self.on_damage != "fail" or size <= self.split_bytes:
+            return None
+        return -(-size // -(-size // self.split_bytes))
 
     @property
     def tells_damage(self) -> bool:

@@ -1,7 +1,7 @@
 """The data source `flintlog`: logs as DataFrames.
 
 The driver asks the dialects for splits, each task reads some and yields Arrow batches in the columns of the read. Spark
-plans in short-lived Python processes, so Arrow and NumPy are imported where they are needed.
+plans in a Python process of its own, so Arrow and NumPy are imported where they are needed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from flintlog.core.dialect import Split, dialect_names
+from flintlog.core.dialect import EntryQuery, Split, dialect_names
 from flintlog.core.lazy import lazy
+from flintlog.core.live import Moment
 from flintlog.core.log import Log
+from flintlog.core.surveys import UNSHARED, Surveys
+from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, UsageError
 from flintlog.pipeline.options import ReadOptions, read_options
-from flintlog.pipeline.paths import at_once, open_at
+from flintlog.pipeline.paths import at_once, is_remote, open_at
 from flintlog.pipeline.stream_options import StreamOptions, stream_options
 from flintlog.pipeline.telling import RefusedStream, told
 from flintlog.pipeline.where import Condition, check, scope_of
@@ -33,8 +36,9 @@ if TYPE_CHECKING:
 
 # Small pieces share a task: starting one costs as much as reading some megabytes.
 _OPEN_BYTES = 256 << 10
-_TASK_BYTES_MIN = 4 << 20
+_TASK_BYTES_MIN = 16 << 20
 _TASKS = 64
+_PLANS = 16  # that are kept
 
 
 class FlintlogDataSource(DataSource):
@@ -207,8 +211,12 @@ class EntriesReader(_Reader):
         from flintlog.core.entries import plan_entries
 
         source, name = directory
+        query = replace(self.scope.query, skip=frozenset())
         with naming(source):
-            splits = plan_entries(self._log(source, name), self.scope.query)
+            log = self._log(source, name)
+            alone = is_remote(source) or len(self.options.sources) > _PLANS
+            plans = UNSHARED if alone else _plans(log.root, name, query)
+            splits = plans.take("entries", lambda: plan_entries(log, query))
         return [SourceSplit(source, name, split) for split in splits if self.scope.holds(split.file)]
 
     def _batches(self, piece: SourceSplit) -> Iterable[pa.RecordBatch]:
@@ -217,6 +225,15 @@ class EntriesReader(_Reader):
         if piece.split is None:
             return ()
         return read_entries(self._log(piece.source, piece.dialect), piece.split, self.scope.query)
+
+
+@lru_cache(maxsize=_PLANS)
+def _plans(root: str, dialect: str, query: EntryQuery) -> Surveys:
+    """The plan of a query, which serves the next one as long as the directory stands still.
+
+    Spark plans the queries of a session in one process.
+    """
+    return Surveys(lambda: Moment(Disk(), root))
 
 
 class DirectoryReader(_Reader):

@@ -1,7 +1,7 @@
 """The tasks of a Spark session as `core.workers.Workers`.
 
-An item is a row with its pickled bytes, and a partition holds one item, so that Spark spreads, repeats and counts
-tasks as it likes. Only bytes travel: a shuffle moves a few large cells, whatever is packed in them.
+A partition holds one item, so that Spark spreads, repeats and counts tasks as it likes. An item is its pickled bytes.
+Only bytes travel: a shuffle moves a few large cells, whatever is packed in them.
 
 A Flintlog error in a task is an answer (repeating the task would find the same damage): it comes back as a value and
 is raised here. Any other error is Spark's to repeat.
@@ -30,6 +30,7 @@ R = TypeVar("R")
 
 Batches = Iterator[pa.RecordBatch]
 
+_SENT_BYTES_MAX = 1 << 20
 _WAVE = 256  # items of one job; their results are in memory at the same time
 _TASK_BYTES = "spark.flintlog.taskBytes"
 _TASK_BYTES_MIN = 1 << 20
@@ -61,14 +62,14 @@ class SparkWorkers:
         for begin in range(0, len(items), _WAVE):
             some = items[begin : begin + _WAVE]
             with self._settings():
-                found = self._items(some).mapInArrow(_calling(function), _COLUMNS).toArrow()
+                found = self._each(some, _calling(function), _COLUMNS).toArrow()
             answers = _answers(found)
             for number in range(len(some)):
                 yield answers[number]
 
     def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
         """Sort what `produce` gives into buckets; what `reduce` makes of them stays with the executors."""
-        made = self._items(items).mapInArrow(_producing(produce), _COLUMNS)
+        made = self._each(items, _producing(produce), _COLUMNS)
         # The rows of errors go to the first bucket.
         spread = made.selectExpr("number", "data", "cast(greatest(number, 0) as int) as bucket")
         sorted_in = spread.repartitionById(buckets, "bucket").select("number", "data")
@@ -78,14 +79,23 @@ class SparkWorkers:
         self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
     ) -> DataFrame:
         """The rows that a function gives for each item, as a DataFrame."""
-        return self._items(items).mapInArrow(_rows(function), _struct(schema))
+        return self._each(items, _rows(function), _struct(schema))
 
-    def _items(self, items: Sequence[A]) -> DataFrame:
-        numbers = pa.array(range(len(items)), pa.int64())
-        data = pa.array([pickle.dumps(item, protocol=5) for item in items], pa.binary())
-        given = self.spark.createDataFrame(pa.table([numbers, data], schema=_SCHEMA))
+    def _each(
+        self, items: Sequence[A], make: Callable[[Batches], Batches], schema: str | StructType
+    ) -> DataFrame:
+        """What `make` gives for each item, each in a partition of its own."""
+        packed = [pickle.dumps(item, protocol=5) for item in items]
+        count = max(len(items), 1)
+        if sum(map(len, packed)) <= _SENT_BYTES_MAX:  # they travel with the code, and nothing is shuffled
+            numbers = self.spark.range(0, len(items), 1, count)
+            return numbers.mapInArrow(_with_items(packed, make), schema)
+        table = pa.table(
+            [pa.array(range(len(items)), pa.int64()), pa.array(packed, pa.binary())], schema=_SCHEMA
+        )
+        given = self.spark.createDataFrame(table)
         parted = given.selectExpr("number", "data", "cast(number as int) as part")
-        return parted.repartitionById(max(len(items), 1), "part").select("number", "data")
+        return parted.repartitionById(count, "part").select("number", "data").mapInArrow(make, schema)
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
@@ -179,6 +189,16 @@ def _answering(make: Callable[[Batches], Batches]) -> Callable[[Batches], Batche
             yield from make(batches)
         except FlintlogError as error:
             yield _row(_FAILED, pickle.dumps(error))
+
+    return run
+
+
+def _with_items(packed: list[bytes], make: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """A task that finds its items by their numbers."""
+
+    def run(batches: Batches) -> Batches:
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        return make(_row(number, packed[number]) for number in numbers)
 
     return run
 

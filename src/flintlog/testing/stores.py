@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import posixpath
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +15,8 @@ from flintlog import Datastore, QueueStore, RaftStore, ReplicaLog, SessionStore,
 from flintlog.core.finding import Severity
 from flintlog.core.live import holding, told_when_it_goes
 from flintlog.core.log import Log, open_log
+from flintlog.dialects.limestone.layout import put
+from flintlog.dialects.limestone.store import staged
 from flintlog.dialects.taskflux import layout as taskflux
 from flintlog.dialects.taskflux.layout import AddRecord
 from flintlog.dialects.zmqraft.layout import Entry
@@ -434,6 +437,18 @@ def _compact_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
     store.store.compact()
 
 
+def _load_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
+    """A session that another process staged."""
+    names = fresh("l", _several(chance))
+    puts = [put(1, name.encode(), b"value", (1, 0)).encode() for name in names]
+    own = store.store
+    with notes.add(*names):
+        place = posixpath.join(own.path, "compaction_temp", f"load.{names[0]}")
+        own.disk.make_passing_directory(posixpath.dirname(place))
+        staged.write(own.disk, place, own.path, 1, puts, end=own.edition == "shipped")
+        assert own.wait_durable(own.load([place]))
+
+
 def _keys(store: _Keys) -> Sequence[str]:
     assert store.store.snapshot is not None
     return [entry.key.decode(errors="replace") for entry in store.store.snapshot.scan(1)]
@@ -442,6 +457,7 @@ def _keys(store: _Keys) -> Sequence[str]:
 _KEYS = {
     "abort": _abort,
     "compact": _compact_keys,
+    "load": _load_keys,
     "put": _put_key,
     "put_many": _put_keys,
     "remove": _remove_key,

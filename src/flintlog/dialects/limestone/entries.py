@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flintlog.core.dialect import SPLIT_BYTES, ByteField, ByteRange, EntryQuery, Split
+from flintlog.core.dialect import ByteField, ByteRange, EntryQuery, Split
 from flintlog.core.entries import damage_rows
 from flintlog.core.fields import Span
 from flintlog.core.file_fields import asked, every_byte, fields_of, file_view, leftover
 from flintlog.core.finding import Finding, Severity
 from flintlog.core.live import settled, suppress_gone
 from flintlog.core.surveys import UNSHARED, Surveys
-from flintlog.core.workers import Workers
+from flintlog.core.workers import Workers, threads, threads_for
 from flintlog.dialects.limestone import fields, scan, tables
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.base import damage_of
@@ -32,6 +32,7 @@ from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk
 
 _NOWHERE = -1
+_FIELDS_BYTES = 64 << 20  # explained field by field at a time
 _SLACK = 1 << 20  # bytes behind a range in which its last record ends as a rule
 
 
@@ -39,11 +40,18 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
     """The compacted files that count, then the logs; large ones in ranges."""
     found = _glance(disk, path)
     result = _damaged(found, query)
-    sizes = {**found.listing.compacted, lay.COMPACTED_PREVIOUS: found.listing.previous or 0}
-    for name in found.base:
-        result += _cut(found, name, sizes[name], query.cut_bytes, base=True, active=False)
-    for log in found.listing.logs:
-        result += _cut(found, log.name, log.size, query.cut_bytes, base=False, active=log.active)
+    sizes = found.sizes
+    files = [(name, True, False) for name in found.base]
+    files += [(log.name, False, log.active) for log in found.listing.logs]
+
+    def cut(file: tuple[str, bool, bool]) -> list[Split]:
+        name, base, active = file
+        size = sizes[name]
+        return list(_cut(found, name, size, query.range_bytes(size), base=base, active=active))
+
+    with threads(threads_for(found.size)) as pool:
+        for some in pool.map(cut, files):
+            result += some
     return result
 
 
@@ -64,18 +72,18 @@ def _damaged(found: Survey, query: EntryQuery) -> list[Split]:
 
 
 def _cut(
-    found: Survey, name: str, size: int, split_bytes: int | None, *, base: bool, active: bool
+    found: Survey, name: str, size: int, step: int | None, *, base: bool, active: bool
 ) -> Iterator[Split]:
     """The ranges of a file. One that is larger than a range is walked to find where records begin."""
     facts = (found.durable, found.reach, int(found.end_markers), int(base), int(active))
     if not size:
         return
-    if split_bytes is None or size <= split_bytes:
+    if step is None:
         yield Split(name, 0, size, 0, None, (*facts, _NOWHERE, 0, 0))
         return
     start, around = 0, None
     while start < size:
-        view, walk = _walk_range(found, name, active, start, split_bytes, around)
+        view, walk = _walk_range(found, name, active, start, step, around)
         size = len(view)
         place = (_NOWHERE, 0, 0) if around is None else (around.offset, around.epoch, around.kind)
         end = walk.stop.offset if walk.stop.reason == scan.PAUSED else size
@@ -85,16 +93,16 @@ def _cut(
 
 
 def _walk_range(
-    found: Survey, name: str, active: bool, start: int, split_bytes: int, around: Around | None
+    found: Survey, name: str, active: bool, start: int, step: int, around: Around | None
 ) -> tuple[memoryview, Walk]:
     """The bytes and the snippets of the range that begins at `start`; the view is as long as the file."""
-    upto = start + split_bytes + _SLACK
+    upto = start + step + _SLACK
     while True:
         view = found.view(name, active=active, begin=start, end=upto)
-        walk = scan.walk(view[:upto], start, start + split_bytes, around)
-        if walk.stop.reason != scan.CUT or upto >= len(view):
+        walk = scan.walk(view[:upto], start, start + step, around)
+        if walk.stop.reason not in (scan.CUT, scan.EDGE) or upto >= len(view):
             return view, walk
-        upto += upto - start  # the last record is larger
+        upto += upto - start  # the last record is larger, or ends where the view does
 
 
 def _around(walk: Walk) -> Around | None:
@@ -259,7 +267,7 @@ def _log_fields(
     """A file of records, a range at a time; behind damage reading goes on where it can."""
     start, around, size = 0, None, 1
     while start < size and (where is None or start < where.end):
-        view, walk = _walk_range(found, name, active, start, SPLIT_BYTES, around)
+        view, walk = _walk_range(found, name, active, start, _FIELDS_BYTES, around)
         size, end = len(view), walk.stop.offset
         tail, following = None, _around(walk)
         if not walk.stop.good:

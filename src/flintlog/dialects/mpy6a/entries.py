@@ -102,8 +102,9 @@ def _ranges(
     """
     again = found.authority.synced(name, end)
     marks = [(0, 0)]
-    if query.cut_bytes is not None and end > query.cut_bytes:
-        marks += _marks(found, name, end, written, query.cut_bytes)
+    step = query.range_bytes(end)
+    if step is not None:
+        marks += _marks(found, name, end, written, step)
     for (begin, before), (following, _) in zip(marks, [*marks[1:], (end, 0)], strict=True):
         if begin < following:
             context = (before, max(min(dead, following) - begin, 0), max(min(again, following) - begin, 0))

@@ -49,22 +49,25 @@ def splits(disk: Disk, data: str, query: EntryQuery) -> list[Split]:
             continue
         if query.last is not None and segment.first > query.last[0]:
             break
-        if query.cut_bytes is not None and segment.size > query.cut_bytes:
-            result += _cut(disk, data, segment, last, query)
+        step = query.range_bytes(segment.size)
+        if step is not None:
+            result += _cut(disk, data, segment, last, step, query)
         else:
             below = last is not None and last <= covered
             result.append(Split(segment.name, 0, segment.size, segment.first, last, _BELOW if below else ()))
     return result
 
 
-def _cut(disk: Disk, data: str, segment: SegmentFile, last: int | None, query: EntryQuery) -> Iterator[Split]:
+def _cut(
+    disk: Disk, data: str, segment: SegmentFile, last: int | None, step: int, query: EntryQuery
+) -> Iterator[Split]:
     """The ranges of a segment, each beginning with a record.
 
     Headers are followed and not checked. So a closed segment is cut only when as many follow each other as its name
     and the next one's promise, and where the newest may be torn it is not cut: its last range is judged as a whole.
     """
     newest = last is None
-    marks = _marks(disk, data, segment, query.split_bytes)
+    marks = _marks(disk, data, segment, step)
     room = (lay.LSN_MAX if last is None else last) + 1 - segment.first
     if marks is None or marks.records > room or (last is not None and marks.records != room):
         yield Split(segment.name, 0, segment.size, segment.first, last)

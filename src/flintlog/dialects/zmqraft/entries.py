@@ -64,12 +64,13 @@ def _splits_of(found: Survey, query: EntryQuery) -> list[Split]:
 def _cut(read: IndexRead, first: int, last: int | None, query: EntryQuery) -> Iterator[Split]:
     """The ranges of an index file, as its offset table tells them."""
     file, table = read.file, read.table
-    if query.cut_bytes is None or table is None or file.size <= query.cut_bytes:
+    step = query.range_bytes(file.size)
+    if step is None or table is None:
         yield Split(file.name, 0, file.size, first, last)
         return
     # A range begins with the first entry at or behind each multiple of its size.
     begins = np.concatenate(([0], table.ends[:-1])) + table.data_start
-    marks = np.arange(table.data_start, file.size, query.cut_bytes)
+    marks = np.arange(table.data_start, file.size, step)
     slots = np.unique(np.searchsorted(begins, marks)).tolist()
     slots = [slot for slot in slots if 0 < slot < len(begins)]
     for begin, end in zip([0, *slots], [*slots, None], strict=True):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flintlog.columns.compile import helper, kernel, le32
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.layout import Entry
+from flintlog.dialects.limestone.merge import by_bytes
 from flintlog.dialects.limestone.replay import Live, State
 from flintlog.dialects.limestone.scan import Ints
 from flintlog.dialects.limestone.store.sorted_file import sorted_records
@@ -24,7 +26,7 @@ from flintlog.disk import Disk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STEP = 256  # records between two keys of the index
+_STEP = 64  # records between two keys of the index
 
 
 class Snapshot:
@@ -32,6 +34,7 @@ class Snapshot:
 
     def __init__(self, view: memoryview, epoch: int, order: Callable[[int], int], index: Index) -> None:
         self._view = view
+        self._bytes = np.frombuffer(view, np.uint8)
         self._order = order
         self.epoch = epoch
         self._keys, self._places, self._count = index.keys, index.places, index.count
@@ -41,32 +44,44 @@ class Snapshot:
 
     def get(self, storage: int, key: bytes) -> bytes | None:
         """The value of a key; None when there is none."""
-        found = self.entry(storage, key)
-        return None if found is None else found.value
+        place, view = self._find(storage, key), self._view
+        if place == len(view):
+            return None
+        _, key_length, value_length, other = lay.PUT_HEADER.unpack_from(view, place)
+        begin = place + lay.PUT_HEADER.size
+        if other != storage or view[begin : begin + key_length] != key:
+            return None
+        begin = place + lay.PUT_SIZE + key_length
+        return bytes(view[begin : begin + value_length])
 
     def entry(self, storage: int, key: bytes) -> Entry | None:
         """The whole entry of a key, with version and blobs."""
-        for entry in self.scan(storage, key):
-            return entry if (entry.storage, entry.key) == (storage, key) else None
-        return None
+        place = self._find(storage, key)
+        if place == len(self._view):
+            return None
+        entry, _ = lay.decode(self._view, place)
+        return entry if (entry.storage, entry.key) == (storage, key) else None
 
     def scan(
         self, storage: int | None = None, start: bytes = b"", stop: bytes | None = None
     ) -> Iterator[Entry]:
         """Entries in the order of their keys: all, or those of one storage from `start` on and below `stop`."""
-        wanted = None if storage is None else (self._order(lay.check_number("storage", storage)), start)
-        at = 0 if wanted is None else bisect_right(self._keys, wanted) - 1
-        place = self._places[max(at, 0)] if self._places else len(self._view)
+        place = lay.MARKER_SIZE if storage is None else self._find(storage, start)
         while place < len(self._view):
             entry, place = lay.decode(self._view, place)
-            if wanted is None:
-                yield entry
-                continue
-            here = (self._order(entry.storage), entry.key)
-            if here[0] > wanted[0] or (stop is not None and here[0] == wanted[0] and entry.key >= stop):
+            if storage is not None and (entry.storage != storage or (stop is not None and entry.key >= stop)):
                 return
-            if here >= wanted:
-                yield entry
+            yield entry
+
+    def _find(self, storage: int, key: bytes) -> int:
+        """Where the first record stands that is not before this key; the end of the file when all are."""
+        wanted = (self._order(lay.check_number("storage", storage)), key)
+        at = max(bisect_right(self._keys, wanted) - 1, 0)
+        if at >= len(self._places):
+            return len(self._view)
+        place = self._places[at]
+        room = self._places[at + 1] - place if at + 1 < len(self._places) else len(self._view) - place
+        return _find.run(room, self._bytes, place, wanted[0].to_bytes(8, "big"), key, self._order is by_bytes)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All of it as Arrow batches: storage_id, key, value, write_version, blob_ids."""
@@ -84,6 +99,38 @@ class Snapshot:
                 entries.length,
             )
             yield from state_batches([self._view], [lay.SNAPSHOT_FILE], live)
+
+
+def _stands_before(view: Any, place: int, length: int, storage: Any, key: Any, low_first: bool) -> bool:
+    for at in range(8):
+        here = view[place + 9 + (at if low_first else 7 - at)]
+        if here != storage[at]:
+            return bool(here < storage[at])
+    for at in range(min(length, len(key))):
+        here = view[place + 17 + at]
+        if here != key[at]:
+            return bool(here < key[at])
+    return bool(length < len(key))
+
+
+@helper(compiled=_stands_before)
+def _is_before(view: Any, place: int, length: int, storage: bytes, key: bytes, low_first: bool) -> bool:
+    """Does the key of a record come before this one? The bytes of its storage are given in the order of storages."""
+    raw = bytes(view[place + 9 : place + 17])
+    here = raw if low_first else raw[::-1]
+    return here < storage or (here == storage and bytes(view[place + 17 : place + 17 + length]) < key)
+
+
+@kernel
+def _find(view: Any, place: int, storage: Any, key: Any, low_first: bool) -> int:
+    """The first record from `place` on that is not before a key, or the end."""
+    while place < len(view):
+        length = le32(view, place + 1)
+        if not _is_before(view, place, length, storage, key, low_first):
+            return place
+        size = 33 + length + le32(view, place + 5)
+        place += size if view[place] == 1 else size + 4 + 8 * le32(view, place + size)
+    return place
 
 
 class Index:
