@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flintlog.columns.compile import kernel, le32
+from flintlog.columns.compile import kernel, kernel_beside, le32
 from flintlog.columns.gather import offsets_of
 from flintlog.columns.payloads import Payloads
 from flintlog.dialects.limestone import layout as lay
@@ -44,7 +46,70 @@ def encode_changes(
     return out
 
 
-@kernel
+_PUT = struct.Struct("<BIIQ").pack  # up to the key
+_REMOVE = struct.Struct("<BIQ").pack
+_VERSION = struct.Struct("<QQ").pack
+_FEW = 64  # rows that arrays would cost more than they save
+
+Row = tuple[
+    int, bytes, bytes | None, int
+]  # storage, key, value (None takes the key away), second half of the version
+
+
+def encode_rows(rows: Sequence[Row], epoch: int) -> bytes | bytearray:
+    """A put or a removal for each row, back to back."""
+    if len(rows) < _FEW:
+        return b"".join([_entry(storage, key, value, epoch, minor) for storage, key, value, minor in rows])
+    storages, keys, values, minors = zip(*rows, strict=True)
+    return encode_changes(
+        np.array(storages, np.uint64),
+        Payloads.of(keys),
+        Payloads.of([value or b"" for value in values]),
+        np.array([value is not None for value in values]),
+        epoch,
+        np.array(minors, np.uint64),
+    )
+
+
+def _entry(storage: int, key: bytes, value: bytes | None, major: int, minor: int) -> bytes:
+    if value is None:
+        return _REMOVE(lay.REMOVE, len(key), storage) + key + _VERSION(major, minor)
+    return _PUT(lay.PUT, len(key), len(value), storage) + key + _VERSION(major, minor) + value
+
+
+def _encode_each(
+    out: Any,
+    ends: Any,
+    storage: Any,
+    keys: Any,
+    key_start: Any,
+    key_length: Any,
+    values: Any,
+    value_start: Any,
+    value_length: Any,
+    puts: Any,
+    major: Any,
+    minor: Any,
+) -> None:
+    """The same, entry by entry."""
+    names, contents = keys.tobytes(), values.tobytes()
+    columns = (storage, key_start, key_length, value_start, value_length, puts, minor)
+    parts = [
+        _entry(
+            number,
+            names[key : key + room],
+            contents[value : value + size] if is_put else None,
+            int(major),
+            second,
+        )
+        for number, key, room, value, size, is_put, second in zip(
+            *(one.tolist() for one in columns), strict=True
+        )
+    ]
+    out[:] = np.frombuffer(b"".join(parts), np.uint8)
+
+
+@kernel_beside(_encode_each, times=4)
 def _encode(
     out: Any,
     ends: Any,

@@ -32,9 +32,9 @@ class Session:
     def __init__(self, channel: Channel, epoch: int) -> None:
         self._channel = channel
         self.epoch = epoch
-        self._parts: list[
-            bytes | bytearray
-        ] = []  # behind the begin marker, which is written when the session begins
+        # Behind the begin marker, which is written when the session begins: what is encoded, then what is not yet.
+        self._parts: list[bytes | bytearray] = []
+        self._rows: list[batch.Row] = []
         self._size = 0
 
     def put(
@@ -47,6 +47,8 @@ class Session:
         blobs: Sequence[int] = (),
     ) -> None:
         """Give a key a value. Without a version it gets the next one of this epoch."""
+        if version is None and not blobs and type(value) is bytes and self._hold(storage, key, value):
+            return
         if blobs:
             self._shipped_only("blobs")
         self._add(
@@ -55,6 +57,8 @@ class Session:
 
     def remove(self, storage: int, key: bytes, version: Version | None = None) -> None:
         """Take a key away."""
+        if version is None and self._hold(storage, key, None):
+            return
         self._add(lay.remove(storage, _bytes("key", key), self._version(version)))
 
     def put_many(
@@ -107,19 +111,43 @@ class Session:
         major, minor = version
         return lay.check_number("write version", major), lay.check_number("write version", minor)
 
+    def _hold(self, storage: int, key: bytes, value: bytes | None) -> bool:
+        """Keep a change as it was given, to encode many at once; False where it has to be looked at, or is large."""
+        channel = self._channel
+        if type(key) is not bytes or type(storage) is not int or not 0 <= storage <= lay.NUMBER_MAX:
+            return False
+        size = len(key) + (lay.REMOVE_SIZE if value is None else lay.PUT_SIZE + len(value))
+        if size >= channel.store.flush_bytes:
+            return False
+        DEFERRED.poll()
+        channel.check(self)
+        self._rows.append((storage, key, value, channel.store.next_minor()))
+        self._grown(size)
+        return True
+
     def _add(self, entry: Entry) -> None:
         self._append(entry.encode())
 
     def _append(self, data: bytes | bytearray) -> None:
         DEFERRED.poll()
         self._channel.check(self)
+        self._encode_rows()
         self._parts.append(data)
-        self._size += len(data)
+        self._grown(len(data))
+
+    def _grown(self, size: int) -> None:
+        self._size += size
         if self._size >= self._channel.store.flush_bytes:
             self._channel.flush(self.take())
 
+    def _encode_rows(self) -> None:
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._parts.append(batch.encode_rows(rows, self.epoch))
+
     def take(self) -> bytes:
         """What is not yet written."""
+        self._encode_rows()
         data = b"".join(self._parts)
         self._parts, self._size = [], 0
         return data

@@ -85,6 +85,7 @@ class Datastore(Closes):
         self._lock = threads.StoreLock(self.failstop, reentrant=True)
         self._changed = self._lock.condition()
         self._recording = threads.lock()  # held while the epoch file is written
+        self._versions = threads.lock()  # held while write versions are given out
         self._upkeep = threads.lock()  # rotation, compaction, backup: one at a time
         self._channels: list[Channel] = []
         self._loading: int | None = None  # the epoch of sessions that `load` takes in
@@ -318,10 +319,16 @@ class Datastore(Closes):
 
     def next_versions(self, epoch: int, count: int) -> Version:
         """The first of so many write versions in a row."""
-        with self._lock:
+        with self._versions:
             first = self._minor
             self._minor += count
             return epoch, first
+
+    def next_minor(self) -> int:
+        """The second half of the next write version."""
+        with self._versions:
+            self._minor += 1
+            return self._minor - 1
 
     def load(self, places: Sequence[str]) -> int:
         """Take in sessions that were staged in files of their own, below this directory; all of them count, or none.
