@@ -142,6 +142,23 @@ def test_a_staged_file_that_is_gone_or_shorter_is_refused_and_nothing_counts(spo
     assert state(tmp_path / "log") == {}
 
 
+def test_nothing_is_staged_or_taken_through_a_link(tmp_path):
+    loading = Loading(load, tmp_path / "log")
+    piece = loading.stage(0, frame(["a"], ["1"]))
+    place = Path(piece.place)
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="symbolic link"):
+        loading.commit([piece])
+    place.unlink()
+    place.parent.rmdir()
+    place.parent.symlink_to(tmp_path)
+    with pytest.raises(RefusedError, match="symbolic link"):
+        Loading(load, tmp_path / "log")
+    place.parent.unlink()
+    assert state(tmp_path / "log") == {}
+
+
 def test_what_no_commit_names_does_not_count_and_is_swept(tmp_path):
     loading = Loading(load, tmp_path / "log")
     lost = loading.stage(0, frame(["lost"], ["x"]))
@@ -196,12 +213,21 @@ def test_columns_that_do_not_fit_are_refused_by_their_names(columns, message):
         check_columns(pa.record_batch(columns).schema, load.COLUMNS, "limestone")
 
 
+def test_two_columns_of_one_name_are_refused():
+    columns = pa.schema(
+        [("storage_id", pa.int64()), ("key", pa.string()), ("key", pa.string()), ("value", pa.string())]
+    )
+    with pytest.raises(UsageError, match="two columns 'key'"):
+        check_columns(columns, load.COLUMNS, "limestone")
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         (frame([None], ["x"]), "a row has no key"),
         (frame(["a"], ["x"], storage=-1), "cannot be uint64"),
         (frame(["a"], ["x"], order=[-1]), "negative"),
+        (frame(["a"], ["x"], order=["now"]), "cannot be int64"),
         (frame(["a"], ["x"], order=[None]), "a row has no order"),
     ],
 )

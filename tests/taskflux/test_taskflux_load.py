@@ -156,6 +156,31 @@ def test_a_staged_file_that_is_gone_is_refused(tmp_path):
     assert waiting(tmp_path) == []
 
 
+def test_a_staged_file_with_other_bytes_is_refused(tmp_path):
+    loading = Loading(load, tmp_path)
+    pieces = [loading.stage(0, {"payload": ["a", "b"]})]
+    place = Path(pieces[0].place)
+    place.write_bytes(b"\xff" * place.stat().st_size)
+    with pytest.raises(RefusedError, match="not what its task wrote"):
+        loading.commit(pieces)
+    assert waiting(tmp_path) == []
+
+
+def test_nothing_is_staged_or_taken_through_a_link(tmp_path):
+    loading = Loading(load, tmp_path / "spool")
+    piece = loading.stage(0, {"payload": ["a"]})
+    place = Path(piece.place)
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="symbolic link"):
+        loading.commit([piece])
+    place.unlink()
+    place.parent.rmdir()
+    place.parent.symlink_to(tmp_path)
+    with pytest.raises(RefusedError, match="symbolic link"):
+        Loading(load, tmp_path / "spool")
+
+
 def test_an_open_store_and_another_edition_are_refused_before_any_task(tmp_path):
     with QueueStore(tmp_path), pytest.raises(LockedError):
         Loading(load, tmp_path)

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from flintlog.core.inside import member
 from flintlog.disk import Disk
 from flintlog.errors import RefusedError, UsageError
 
@@ -113,7 +114,7 @@ def sweep(disk: Disk, scratch: str, job: str | None = None) -> None:
 def refuse_gone(disk: Disk, staged: Iterable[Staged]) -> None:
     """Raise where a staged file is not what its task wrote."""
     for piece in staged:
-        found = disk.stat(piece.place)
+        found = member(disk, piece.place)
         if found is None or found.size != piece.size:
             raise RefusedError(
                 "a file that a task staged is gone" if found is None else "a staged file has another size",
@@ -126,6 +127,8 @@ def check_columns(given: pa.Schema, columns: Sequence[Column], dialect: str) -> 
     """Raise where the columns of a frame are not those that a log takes."""
     known = {column.name: column for column in columns}
     for field in given:
+        if given.names.count(field.name) > 1:
+            raise UsageError(f"the frame has two columns {field.name!r}", advice="Drop or rename one of them")
         if field.name not in known:
             raise UsageError(
                 f"a {dialect} log takes no column {field.name!r}",

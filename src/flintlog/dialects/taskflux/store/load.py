@@ -96,6 +96,7 @@ def plan(disk: Disk, path: str, edition: str | None, *, create_queues: bool = Fa
     metadata = posixpath.join(data, lay.METADATA_FILE)
     if disk.stat(metadata) is None:
         QueueStore(path, edition=edition, disk=disk).close()
+    files.list_files(disk, data)  # refuses a link in the place of a directory of the log
     layout = files.layout_at(disk, data)
     if edition is not None and lay.layout_of(edition) is not layout:
         raise RefusedError(
@@ -297,6 +298,12 @@ def _in_order(disk: Disk, layout: Layout, term: int, pieces: Sequence[StagedReco
             views.append(file.view())
         table = np.frombuffer(views[-1], "<i8", 2 * piece.rows, len(views[-1]) - 16 * piece.rows)
         lengths.append(table[: piece.rows].astype(np.int64))
+        if lengths[-1].min() < 0 or lengths[-1].sum() != len(views[-1]) - 16 * piece.rows:
+            raise RefusedError(
+                "a staged file is not what its task wrote",
+                file=piece.place,
+                advice="Nothing of the batch counts; write it again",
+            )
         starts.append(offsets_of(lengths[-1])[:-1])
         orders.append(table[piece.rows :])
     source = np.repeat(np.arange(len(pieces), dtype=np.int32), [piece.rows for piece in pieces])
