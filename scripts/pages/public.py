@@ -13,7 +13,22 @@ from flintlog.disk import Kernel
 
 # Each module with a title and its names; None: those of its `__all__`.
 MODULES: dict[str, tuple[str, tuple[str, ...] | None]] = {
-    "flintlog": ("Stores, and reading", None),
+    "flintlog": (  # it has the errors and the parts of the queue store, too
+        "Stores, and reading",
+        (
+            "Datastore",
+            "Log",
+            "QueueStore",
+            "RaftStore",
+            "ReplicaLog",
+            "Rows",
+            "Session",
+            "SessionStore",
+            "Topic",
+            "open",
+            "read",
+        ),
+    ),
     "flintlog.dialects.taskflux.store": ("Parts of the queue store", ("Entry", "Queue", "Taken")),
     "flintlog.dialects.mpy6a.store": (
         "Parts of the session store",

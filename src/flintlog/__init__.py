@@ -1,8 +1,7 @@
 """Flintlog: durable logs in Python, worked on with Spark.
 
-`flintlog.open` opens a log directory of any dialect for reading, and `flintlog.read` gives it to Spark. The stores live
-in their dialects: `from flintlog.dialects.taskflux.store import QueueStore`. All are here by name, imported when they
-are asked for.
+`flintlog.open` opens a log directory of any dialect for reading, and `flintlog.read` gives it to Spark. The stores,
+what they hand out and every error are here by name, imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -15,20 +14,50 @@ if TYPE_CHECKING:
     from flintlog.core.log import open_log as open
     from flintlog.dialects.limestone.store import Datastore
     from flintlog.dialects.mpy6a.store import Session, SessionStore, Topic
-    from flintlog.dialects.taskflux.store import QueueStore, ReplicaLog
+    from flintlog.dialects.taskflux.store import Queue, QueueStore, ReplicaLog, Taken
     from flintlog.dialects.zmqraft.store import RaftStore
+    from flintlog.errors import (
+        ClosedError,
+        DamageError,
+        DiskError,
+        FlintlogError,
+        ForkedError,
+        LockedError,
+        NotALogError,
+        RefusedError,
+        SettingsError,
+        StoppedError,
+        UnsupportedError,
+        UsageError,
+    )
     from flintlog.pipeline.reading import read
 
+__version__ = "0.1.0"
+
 __all__ = [
+    "ClosedError",
+    "DamageError",
     "Datastore",
+    "DiskError",
+    "FlintlogError",
+    "ForkedError",
+    "LockedError",
     "Log",
+    "NotALogError",
+    "Queue",
     "QueueStore",
     "RaftStore",
+    "RefusedError",
     "ReplicaLog",
     "Rows",
     "Session",
     "SessionStore",
+    "SettingsError",
+    "StoppedError",
+    "Taken",
     "Topic",
+    "UnsupportedError",
+    "UsageError",
     "open",
     "read",
 ]
@@ -36,12 +65,14 @@ __all__ = [
 _HOMES = {
     "Datastore": "flintlog.dialects.limestone.store",
     "Log": "flintlog.core.log",
+    "Queue": "flintlog.dialects.taskflux.store",
     "QueueStore": "flintlog.dialects.taskflux.store",
     "RaftStore": "flintlog.dialects.zmqraft.store",
     "ReplicaLog": "flintlog.dialects.taskflux.store",
     "Rows": "flintlog.core.log",
     "Session": "flintlog.dialects.mpy6a.store",
     "SessionStore": "flintlog.dialects.mpy6a.store",
+    "Taken": "flintlog.dialects.taskflux.store",
     "Topic": "flintlog.dialects.mpy6a.store",
     "open": "flintlog.core.log",
     "read": "flintlog.pipeline.reading",
@@ -50,6 +81,7 @@ _CALLED = {"open": "open_log"}  # what has another name at home
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), _CALLED.get(name, name))
+    home = importlib.import_module(_HOMES.get(name, "flintlog.errors"))
+    return getattr(home, _CALLED.get(name, name))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
+from flintlog import __version__
 from flintlog.cli.backup import BACKUP, RESTORE
 from flintlog.cli.completion import COMPLETION
 from flintlog.cli.diff import DIFF
@@ -97,19 +97,13 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=f"example:\n  flintlog verify queues\n\n{EXIT_STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument(
+        "--version", action="version", version=f"flintlog {__version__}", help="show the version and exit"
+    )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True)
     for verb in VERBS:
         _add_verb(verbs, verb)
     return parser
-
-
-class _Version(argparse.Action):
-    """Looks the version up when it is asked for: that costs more than everything else here."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(f"flintlog {importlib.import_module('importlib.metadata').version('flintlog')}")
-        parser.exit()
 
 
 def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: Verb) -> None:
