@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -658,3 +660,33 @@ def test_what_opening_cuts_is_kept(tmp_path):
         assert [finding.code for finding in store.findings] == ["torn-tail"]
     [kept] = (tmp_path / "data" / "kept" / "opened").iterdir()
     assert kept.read_bytes() == torn[len(whole) - 4 :]
+
+
+def test_a_queue_that_is_asked_for_twice_is_made_once(tmp_path):
+    for _ in range(2):
+        with QueueStore(tmp_path) as store:
+            with pytest.raises(QueueMissingError):
+                store.queue("other")
+            store.queue("mail", create=True).add(b"letter")
+    with QueueStore(tmp_path) as store:
+        assert len(store.queue("mail")) == 2
+
+
+def test_threads_that_make_the_same_queue_get_the_same(tmp_path):
+    with QueueStore(tmp_path) as store, ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda number: store.queue(f"q{number % 3}", create=True), range(60)))
+        assert len(set(map(id, made))) == 3
+
+
+@pytest.mark.parametrize("end", ["ack", "nack"])
+def test_a_block_that_ends_its_record_itself_ends_it_once(end, tmp_path):
+    with QueueStore(tmp_path) as store:
+        store.queue().add(b"letter")
+        with store.queue().take() as letter:
+            getattr(letter, end)()
+        assert len(store.queue()) == (end == "nack")
+        store.queue().add(b"another")
+        with suppress(ZeroDivisionError), store.queue().take() as letter:
+            getattr(letter, end)()
+            _ = 1 / 0
+        assert store.queue().in_flight == 0

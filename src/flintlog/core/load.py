@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ORDER_MAX = 2**63 - 1
+WAIT_SECONDS = 60.0  # that a commit waits for another one
 _PREFIX = "load."
 _LATE_SECONDS = 24 * 3600  # no task is late by more
 

@@ -56,6 +56,7 @@ class File:
         self._kernel = kernel
         self._handle = handle
         self.path = path
+        self.is_locked = False
         self.scratch: str | None = None  # a name that goes when a `with` block fails
 
     def size(self) -> int:
@@ -137,7 +138,8 @@ class File:
     def lock(self) -> bool:
         """Take the advisory lock of this file for as long as it is open; False when another has it."""
         forks.remember(self)
-        return self._call("lock", self._kernel.lock, self._handle)
+        self.is_locked = self._call("lock", self._kernel.lock, self._handle)
+        return self.is_locked
 
     def be_like(self, other: Stat | None) -> None:
         """Give the file the owner and the permissions of another one; where this process may not, stricter ones."""

@@ -28,11 +28,15 @@ def forget(item: Forkable) -> None:
     _known.pop(id(item), None)
 
 
+def known() -> list[Forkable]:
+    """What is remembered and still there."""
+    there = [reference() for reference in list(_known.values())]
+    return [item for item in there if item is not None]
+
+
 def _forked() -> None:
-    for reference in list(_known.values()):
-        item = reference()
-        if item is not None:
-            item._fork()
+    for item in known():
+        item._fork()
 
 
 os.register_at_fork(after_in_child=_forked)

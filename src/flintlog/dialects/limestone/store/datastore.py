@@ -32,7 +32,7 @@ from flintlog.dialects.limestone.store.epoch_file import EpochFile
 from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
 from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import DEFERRED, Disk, FailStop, File, take_lock
-from flintlog.errors import LockedError, RefusedError, UsageError
+from flintlog.errors import RefusedError, UsageError
 
 _log = logging.getLogger("flintlog.limestone")
 
@@ -53,7 +53,8 @@ class Datastore(Closes):
     Entries are durable with their epoch: when every session of it has ended and a later epoch was begun.
 
     `keep_superseded` leaves logs that a compaction took in where they are, as the original does. `workers` walk the
-    logs of a large directory and write its compacted files; without them this process does.
+    logs of a large directory and write its compacted files; without them this process does. `wait` says for how many
+    seconds another writer of the directory is waited for.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Datastore(Closes):
         flush_bytes: int = FLUSH_BYTES,
         keep_superseded: bool = False,
         workers: Workers | Looks | None = None,
+        wait: float = 0,
         disk: Disk | None = None,
     ) -> None:
         self.disk = disk or Disk()
@@ -79,6 +81,7 @@ class Datastore(Closes):
         self._memory_bytes = memory_bytes
         self._compacted_bytes = compacted_bytes
         self._keep_superseded = keep_superseded
+        self._wait = wait
         self._looks = None if workers is None else Looks.of(workers)
         self.flush_bytes = flush_bytes
         self._on_durable = on_durable
@@ -90,7 +93,7 @@ class Datastore(Closes):
         self._channels: list[Channel] = []
         self._loading: int | None = None  # the epoch of sessions that `load` takes in
         self.disk.make_passing_directory(self.path)
-        self._lock_files: list[File] = [take_lock(self.disk, self.path, "read", self.path)]
+        self._lock_files: list[File] = [take_lock(self.disk, self.path, "read", self.path, wait)]
         try:
             self._open(edition, snapshot, instance)
         except BaseException:
@@ -146,15 +149,7 @@ class Datastore(Closes):
         path = posixpath.join(self.path, lay.MANIFEST_FILE)
         if self.disk.stat(path) is None:
             return
-        file = self.disk.open(path, "write")
-        if not file.lock():
-            file.close()
-            raise LockedError(
-                "another process has this directory open for writing",
-                file=self.path,
-                advice="Close it there first; reading verbs work meanwhile",
-            )
-        self._lock_files.append(file)
+        self._lock_files.append(take_lock(self.disk, path, "write", self.path, self._wait))
 
     def _heal(self, found: Survey, instance: creation.Instance) -> None:
         there = files.blobs(self.disk, self.path)  # refuses what is no file before anything is changed

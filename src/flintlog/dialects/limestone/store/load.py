@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from flintlog.columns.payloads import Payloads
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.load import ORDER_MAX, Batch, Column, Staged, refuse_gone, rows_of
+from flintlog.core.load import ORDER_MAX, WAIT_SECONDS, Batch, Column, Staged, refuse_gone, rows_of
 from flintlog.dialects.limestone import entries, files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.batch import encode_changes
@@ -113,7 +113,7 @@ def _minor(order: pa.Array | None, part: int, done: int, rows: int) -> Words:
 def commit(disk: Disk, plan: Plan, pieces: Sequence[Staged], batch: Batch | None) -> bool:
     """Let the sessions of these tasks count, all or none; durable on return. False where the batch is there already."""
     refuse_gone(disk, pieces)
-    with Datastore(plan.root, snapshot=False, disk=disk) as store:
+    with Datastore(plan.root, snapshot=False, wait=WAIT_SECONDS, disk=disk) as store:
         if batch is not None and newest_batch(disk, plan.root, batch.stream) >= batch.number:
             return False
         places = [piece.place for piece in pieces if piece.rows]

@@ -56,6 +56,7 @@ class Engine:
         follower: bool = False,
         log_bytes: int,
         reserve_bytes: int,
+        wait: float = 0,
         after: Callable[[], None] = lambda: None,
     ) -> None:
         self.disk = disk
@@ -72,7 +73,7 @@ class Engine:
         refuse_backup(disk, path)
         refuse_others(disk, path, "mpy6a")
         disk.make_passing_directory(path)
-        self._lock_file = take_lock(disk, path, "read", path)
+        self._lock_file = take_lock(disk, path, "read", path, wait)
         try:
             found = survey(disk, path, examine_bytes=EXAMINE_BYTES)
             found.refuse_damage()

@@ -64,7 +64,8 @@ class SessionStore(Closes):
     What was acknowledged survives a crash, also what was done to sessions that are open. With `strict` the
     directory holds the note's files and nothing else: open sessions then live in memory only, and a replayed
     session that was deleted while an older one of its file was not comes again after a crash. What was replayed too
-    often goes to `on_exhausted` alone, and comes again where that fails.
+    often goes to `on_exhausted` alone, and comes again where that fails. `wait` says for how many seconds another
+    writer of the directory is waited for.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class SessionStore(Closes):
         file_seconds: int | None = None,
         log_bytes: int = LOG_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
+        wait: float = 0,
         disk: Disk | None = None,
     ) -> None:
         self.topics = {topic.number: topic for topic in topics}
@@ -108,6 +110,7 @@ class SessionStore(Closes):
             follower=follower,
             log_bytes=log_bytes,
             reserve_bytes=reserve_bytes,
+            wait=wait,
             after=self._wake,
         )
         try:

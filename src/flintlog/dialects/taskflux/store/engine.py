@@ -56,7 +56,7 @@ class Engine:
         self.disk.make_passing_directory(self.log_directory)
         metadata = posixpath.join(self.data, lay.METADATA_FILE)
         was_there = self.disk.stat(metadata) is not None
-        self._lock = take_lock(self.disk, metadata, "create", self.data)
+        self._lock = take_lock(self.disk, metadata, "create", self.data, opening.wait)
         try:
             self._open(opening, self._look(opening, look, was_there))
         except BaseException:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from flintlog.columns.gather import gather, offsets_of
 from flintlog.columns.strings import repeated
-from flintlog.core.load import Batch, Column, Staged, refuse_gone, rows_of
+from flintlog.core.load import WAIT_SECONDS, Batch, Column, Staged, refuse_gone, rows_of
 from flintlog.dialects.taskflux import batch as encoding
 from flintlog.dialects.taskflux import files
 from flintlog.dialects.taskflux import layout as lay
@@ -168,7 +168,9 @@ def _by_queue(layout: Layout, row: Mapping[str, pa.Array]) -> Iterator[tuple[str
 def commit(disk: Disk, plan: Plan, pieces: Sequence[StagedRecords], batch: Batch | None) -> bool:
     """Add the records of these tasks, all or none; durable on return. False where the batch is there already."""
     refuse_gone(disk, pieces)
-    engine, state, term = open_queues(disk, opening_of(disk, plan.path), on_stop=lambda: None)
+    engine, state, term = open_queues(
+        disk, opening_of(disk, plan.path, wait=WAIT_SECONDS), on_stop=lambda: None
+    )
     try:
         known = {queue.spec.name: queue for queue in state.queues}
         heads, tails = _changes(plan, known, state, pieces, batch)

@@ -24,6 +24,7 @@ class Opening:
     edition: str | None = None  # None: that of the directory; designed when it is new
     preallocate: bool = False
     reserve_bytes: int = RESERVE_BYTES_DEFAULT
+    wait: float = 0  # seconds, for another writer
 
 
 def opening_of(
@@ -33,6 +34,7 @@ def opening_of(
     edition: str | None = None,
     preallocate: bool = False,
     reserve_bytes: int = RESERVE_BYTES_DEFAULT,
+    wait: float = 0,
     **arguments: Unpack[Arguments],
 ) -> Opening:
     """`path` is the root, whose settings hold and where `data` stands; or an existing data directory itself."""
@@ -43,4 +45,4 @@ def opening_of(
     data = named if is_data else posixpath.join(settings.data_directory or root, "data")
     if data != named:
         inner_directory(disk, data)
-    return Opening(data, settings, edition, preallocate, reserve_bytes)
+    return Opening(data, settings, edition, preallocate, reserve_bytes, wait)

@@ -33,7 +33,8 @@ from flintlog.errors import RefusedError, UsageError
 class Taken:
     """A record handed out. `ack` removes it for good; `nack` puts it behind all others of its key.
 
-    As a context manager it acknowledges when the block ends well and gives back when it raises.
+    As a context manager it acknowledges when the block ends well and gives back when it raises, unless the block has
+    done one of these itself.
     """
 
     __slots__ = ("_leaves", "_queue", "id", "key", "payload")
@@ -55,10 +56,11 @@ class Taken:
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()
+        if self._queue._has(self):  # the block may have ended it
+            if kind is None:
+                self.ack()
+            else:
+                self.nack()
 
     def __repr__(self) -> str:
         return f"Taken(id={self.id}, key={self.key}, payload={self.payload!r})"
@@ -255,6 +257,12 @@ class Queue:
                 for one in taken:
                     one._leaves = True
             self._journal.wait(ticket)
+
+    def _has(self, taken: Taken) -> bool:
+        """Is this record handed out, and not on its way to be removed?"""
+        with self._journal.lock:
+            self._check_alive()
+            return not taken._leaves and self._taken.get(taken.id) is taken
 
     def _check_taken(self, taken: Taken) -> None:
         if taken._leaves or self._taken.get(taken.id) is not taken:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Unpack
 
 from flintlog.columns.gather import gather
@@ -41,7 +42,8 @@ class QueueStore(Closes):
     `soft_limit`, `hard_limit`, `snapshot_threshold` and `data_directory` win over `taskflux.settings.json` in the
     root. `preallocate` gives new segments the soft limit's size at once; `reserve_bytes` of zeros are written ahead
     of single records, because a file that does not grow is synced sooner. A snapshot that the rules ask for is
-    written in a thread of its own; with `snapshot_in_background=False` inside the call that made it due.
+    written in a thread of its own; with `snapshot_in_background=False` inside the call that made it due. `wait` says
+    for how many seconds another writer of the directory is waited for.
     """
 
     def __init__(
@@ -52,13 +54,20 @@ class QueueStore(Closes):
         preallocate: bool = False,
         reserve_bytes: int = RESERVE_BYTES_DEFAULT,
         snapshot_in_background: bool = True,
+        wait: float = 0,
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
         refuse_unknown(QueueStore, arguments)
         disk = disk or Disk()
         opening = opening_of(
-            disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
+            disk,
+            path,
+            edition=edition,
+            preallocate=preallocate,
+            reserve_bytes=reserve_bytes,
+            wait=wait,
+            **arguments,
         )
         self._engine, state, term = open_queues(disk, opening, on_stop=self._wake)
         try:
@@ -128,14 +137,21 @@ class QueueStore(Closes):
             self._journal.applied.wait()
             self._journal.check()
 
-    def queue(self, name: str = lay.DEFAULT_QUEUE) -> Queue:
-        """A queue by its name; without a name the default queue, which is always there."""
-        with self._journal.lock:
-            self._journal.check()
-            found = self._queues.get(name)
-        if found is None:
-            raise missing(name)
-        return found
+    def queue(self, name: str = lay.DEFAULT_QUEUE, *, create: bool = False) -> Queue:
+        """A queue by its name; without a name the default queue, which is always there.
+
+        With `create` one that is not there is made, without limits; durable on return.
+        """
+        while True:
+            with self._journal.lock:
+                self._journal.check()
+                found = self._queues.get(name)
+            if found is not None:
+                return found
+            if not create:
+                raise missing(name)
+            with suppress(QueueExistsError):  # another thread made it meanwhile
+                return self.create(name)
 
     def delete(self, name: str) -> None:
         """Delete a queue with all its records; durable on return."""

@@ -52,13 +52,20 @@ class ReplicaLog(Closes):
         preallocate: bool = False,
         reserve_bytes: int = RESERVE_BYTES_DEFAULT,
         snapshot_in_background: bool = True,
+        wait: float = 0,
         disk: Disk | None = None,
         **arguments: Unpack[Arguments],
     ) -> None:
         refuse_unknown(ReplicaLog, arguments)
         disk = disk or Disk()
         opening = opening_of(
-            disk, path, edition=edition, preallocate=preallocate, reserve_bytes=reserve_bytes, **arguments
+            disk,
+            path,
+            edition=edition,
+            preallocate=preallocate,
+            reserve_bytes=reserve_bytes,
+            wait=wait,
+            **arguments,
         )
         self._engine = Engine(disk, opening)
         try:

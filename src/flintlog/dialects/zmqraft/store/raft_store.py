@@ -48,7 +48,10 @@ class HardState:
 
 
 class RaftStore(Closes):
-    """Log, snapshot and state of one peer. Thread-safe; threads that append together share the syncs."""
+    """Log, snapshot and state of one peer. Thread-safe; threads that append together share the syncs.
+
+    `wait` says for how many seconds another writer of the directory is waited for.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class RaftStore(Closes):
         data_size_max: int = lay.DATA_SIZE_MAX,
         as_original: bool = False,
         snapshot_name: str = lay.SNAPSHOT_FILE,
+        wait: float = 0,
     ) -> None:
         check_snapshot_name(snapshot_name)
         self._disk = disk or Disk()
@@ -75,7 +79,7 @@ class RaftStore(Closes):
         self._writing = threads.lock()  # held while the log changes; taken after `_lock`, or without it
         self._group: GroupCommit[Batch] = GroupCommit(self._flush)
         self._parts: list[FileLog | StateFile | File] = []  # to be closed, the lock last
-        self._parts.append(take_lock(self._disk, self._path, "read", self._path))
+        self._parts.append(take_lock(self._disk, self._path, "read", self._path, wait))
         try:
             self._open(stamps, capacity, list(peers), data_size_max, as_original, snapshot_name)
         except BaseException:
