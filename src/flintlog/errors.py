@@ -178,6 +178,7 @@ class DiskError(FlintlogError, OSError):
 _DISK_ADVICE = {
     _errno.ENOSPC: "Free space on this file system, then open the directory again; nothing acknowledged is lost",
     _errno.EDQUOT: "Raise the quota or free space, then open the directory again; nothing acknowledged is lost",
+    _errno.EMFILE: "Raise the limit of open files (ulimit -Hn), then try again; compacting the log leaves fewer files",
     _errno.EIO: "Check the device (dmesg, smartctl) before opening the directory again",
     _errno.EREMOTE: "Check the address, the network and the credentials, then try again",
     _errno.EACCES: "Check the owner and the permissions of this path",

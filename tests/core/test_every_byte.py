@@ -113,7 +113,7 @@ def test_logs_that_are_read_in_ranges_are_explained_alike(size, directories, mon
         if case.startswith("limestone/"):
             whole = list(open_log(path, disk=DISK).fields())
             with monkeypatch.context() as patch:
-                patch.setattr(entries, "SPLIT_BYTES", size)
+                patch.setattr(entries, "_FIELDS_BYTES", size)
                 assert list(open_log(path, disk=DISK).fields()) == whole, case
 
 

@@ -411,3 +411,23 @@ def test_publish_reports_the_failure_of_any_call(tmp_path, call, number, code, a
 def test_a_relative_path_is_pinned_to_the_directory_of_now(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Disk.resolve("queues/../logs") == str(tmp_path / "logs")
+
+
+def test_more_open_files_than_the_soft_limit_are_allowed_up_to_the_hard_one(tmp_path):
+    script = """
+import resource, sys
+from flintlog.disk import Disk
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+disk, root = Disk(), sys.argv[1]
+files = [disk.open(f"{root}/{number}", "create") for number in range(200)]
+print(len(files))
+resource.setrlimit(resource.RLIMIT_NOFILE, (220, 220))
+try:
+    files += [disk.open(f"{root}/{number}", "create") for number in range(200, 400)]
+except OSError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "200", done.stderr
+    assert "Too many open files. Raise the limit of open files" in done.stdout

@@ -102,6 +102,30 @@ def test_a_second_decoder_reads_what_was_loaded(tmp_path):
 
 
 @EDITIONS
+def test_small_sessions_and_the_mark_share_a_file(edition, tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_SMALL_BYTES", 200)
+    path = tmp_path / "log"
+    rows = [frame([f"k{at}"], ["x" * (1000 if at == 3 else 10)]) for at in range(6)]
+    Loading(load, path, edition).all(*rows, batch=Batch("s", 0))
+    assert len(list(path.glob("pwal_*"))) == 2
+    assert len(state(path)) == 6 and len(state(path, load.BATCHES)) == 1
+    assert not list((path / "compaction_temp").iterdir())
+
+
+def test_rows_of_the_storage_of_the_marks_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds the marks of loads"):
+        Loading(load, tmp_path / "log").all(frame(["s"], ["{}"], storage=load.BATCHES))
+
+
+def test_a_manifest_under_the_name_of_before_is_put_back(tmp_path):
+    path = tmp_path / "log"
+    Loading(load, path).all(frame(["a"], ["1"]))
+    (path / "limestone-manifest.json").rename(path / "limestone-manifest.json.back")
+    Loading(load, path).all(frame(["b"], ["2"]))
+    assert sorted(state(path)) == [b"a", b"b"]
+
+
+@EDITIONS
 def test_a_batch_that_comes_again_counts_once(edition, tmp_path):
     path = tmp_path / "log"
     loading = Loading(load, path, edition)
@@ -128,8 +152,10 @@ def test_a_mark_that_is_none_is_passed_over(tmp_path):
     with Datastore(path) as store:
         with store.channel().session() as session:
             session.put(load.BATCHES, b"s", b"[" * 100_000)
+            session.put(load.BATCHES, b"t", b'{"batch": 1e999}')
         store.switch_epoch()
     assert Loading(load, path).all(frame(["a"], ["1"]), batch=Batch("s", 0))
+    assert Loading(load, path).all(frame(["a"], ["1"]), batch=Batch("t", 0))
 
 
 @pytest.mark.parametrize("spoil", [lambda place: place.unlink(), lambda place: place.write_bytes(b"")])

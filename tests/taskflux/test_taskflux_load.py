@@ -92,7 +92,7 @@ def test_a_batch_that_comes_again_counts_once(edition, tmp_path):
 
 def test_a_mark_that_is_none_is_passed_over(tmp_path):
     with QueueStore(tmp_path) as store:
-        store.create(load.BATCHES).add_many([b"what", b"[" * 100_000, b'{"stream": 1}'])
+        store.create(load.BATCHES).add_many([b"what", b"[" * 100_000, b'{"stream": 1}', b'{"stream": "s", "batch": 1e999}'])
     assert Loading(load, tmp_path).all({"payload": ["a"]}, batch=Batch("s", 0))
 
 
@@ -156,11 +156,12 @@ def test_a_staged_file_that_is_gone_is_refused(tmp_path):
     assert waiting(tmp_path) == []
 
 
-def test_a_staged_file_with_other_bytes_is_refused(tmp_path):
+@pytest.mark.parametrize("byte", [b"\xff", b"\0"])
+def test_a_staged_file_with_other_bytes_is_refused(byte, tmp_path):
     loading = Loading(load, tmp_path)
     pieces = [loading.stage(0, {"payload": ["a", "b"]})]
     place = Path(pieces[0].place)
-    place.write_bytes(b"\xff" * place.stat().st_size)
+    place.write_bytes(byte * place.stat().st_size)
     with pytest.raises(RefusedError, match="not what its task wrote"):
         loading.commit(pieces)
     assert waiting(tmp_path) == []

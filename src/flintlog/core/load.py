@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ORDER_MAX = 2**63 - 1
 WAIT_SECONDS = 60.0  # that a commit waits for another one
 _PREFIX = "load."
-_LATE_SECONDS = 24 * 3600  # no task is late by more
+_LATE_SECONDS = 7 * 24 * 3600  # no job takes longer
 
 
 class Batch(NamedTuple):
@@ -51,6 +51,7 @@ class Staged:
     place: str
     rows: int
     size: int
+    checksum: int = 0  # of its bytes, where the commit copies them
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,32 @@ class Column:
             raise UsageError(
                 f"a row has no {self.name}", advice=f"Fill or drop the rows where {self.name} is null"
             )
+        why = ""
         try:
-            return given.cast(self.type)
+            if not pa.types.is_binary(self.type) or is_text(given.type):
+                return given.cast(self.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise UsageError(
-                f"the column {self.name!r} is {given.type} and cannot be {self.type}: {error}",
-                advice="Cast it in the query",
-            ) from None
+            why = f": {error}"
+        raise UsageError(
+            f"the column {self.name!r} is {given.type} and cannot be {self.type}{why}",
+            advice="Cast it in the query",
+        )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Is a value of this type a row of bytes?"""
+    import pyarrow as pa
+
+    names = (
+        "binary",
+        "large_binary",
+        "fixed_size_binary",
+        "binary_view",
+        "string",
+        "large_string",
+        "string_view",
+    )
+    return pa.types.is_null(kind) or any(getattr(pa.types, f"is_{name}")(kind) for name in names)
 
 
 class Plan(Protocol):
@@ -98,7 +118,7 @@ def staged_name(plan: Plan, job: str) -> str:
 
 
 def sweep(disk: Disk, scratch: str, job: str | None = None) -> None:
-    """Remove the files that a job staged, and what a job that died left a day ago."""
+    """Remove the files that a job staged, and what a job that died left a week ago."""
     late = (time.time() - _LATE_SECONDS) * 1e9
     for name in disk.list(scratch):
         if not name.startswith(_PREFIX):

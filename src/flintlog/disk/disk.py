@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from flintlog.disk import forks
 from flintlog.disk.kernel import Access, Kernel, LocalKernel, Stat
+from flintlog.disk.limits import allow_more_files
 from flintlog.errors import ClosedError, DiskError, ForkedError, RefusedError, UsageError
 
 Buffer = bytes | bytearray | memoryview
@@ -430,6 +431,8 @@ def _retried(name: str, path: str, call: Callable[..., T], *arguments: object) -
         except OSError as error:
             if error.errno is None:
                 raise  # no call of the system: a signal handler raised a TimeoutError, for one
+            if error.errno == errno.EMFILE and allow_more_files():
+                continue
             raise DiskError(name, path, error) from error
 
 

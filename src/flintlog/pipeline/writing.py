@@ -30,7 +30,7 @@ from flintlog.pipeline.telling import told
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 _COMMON = ("path", "dialect", "edition")
 _OF_A_BATCH = ("stream", "batch")
@@ -110,7 +110,7 @@ def _path(values: Mapping[str, str]) -> str:
         raise UsageError(
             "no directory was named", advice="Name the log directory: save(path), or start(path)"
         )
-    if is_pattern(values["path"]):
+    if is_pattern(values["path"]) and not Disk().is_directory(local_path(values["path"])):
         raise UsageError(f"{values['path']!r} is a pattern", advice="Name the one directory to write to")
     return local_path(values["path"])
 
@@ -130,6 +130,20 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns of a frame. A timestamp is one of a session's zone, which does not matter here."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import AtomicType, TimestampType
+
+    def kind(field: StructField) -> pa.DataType:
+        if isinstance(field.dataType, TimestampType):
+            return pa.timestamp("us", "UTC")
+        return to_arrow_type(field.dataType) if isinstance(field.dataType, AtomicType) else pa.struct([])
+
+    return pa.schema([pa.field(field.name, kind(field)) for field in schema])
+
+
 @dataclass(frozen=True)
 class Message(WriterCommitMessage):
     """What a task tells the driver."""
@@ -142,9 +156,7 @@ class _Writer:
     """What both kinds of writers do. `job` begins the names of staged files."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        check_columns(to_arrow_schema(schema), options.room.COLUMNS, options.dialect)
+        check_columns(_arrow_schema(schema), options.room.COLUMNS, options.dialect)
         self._options = options
         self._plan = options.plan()
         self._job = new_job()
@@ -163,7 +175,7 @@ class _Writer:
 
     def _commit(self, messages: list[Message | None], batch: Batch | None, query: str | None) -> None:
         staged = [message.staged for message in messages if message is not None]
-        if any(piece.rows for piece in staged):
+        if any(piece.rows for piece in staged) or (batch is not None and query is None):
             is_new = self._options.room.commit(Disk(), self._plan, staged, batch)
             if not is_new:
                 _log.warning("%s: %s counts already; nothing was added", self._options.path, batch)

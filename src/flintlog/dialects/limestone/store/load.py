@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 
 from flintlog.columns.payloads import Payloads
 from flintlog.core.dialect import EntryQuery
-from flintlog.core.load import ORDER_MAX, WAIT_SECONDS, Batch, Column, Staged, refuse_gone, rows_of
+from flintlog.core.load import (
+    ORDER_MAX,
+    WAIT_SECONDS,
+    Batch,
+    Column,
+    Staged,
+    refuse_gone,
+    rows_of,
+    staged_name,
+)
 from flintlog.dialects.limestone import entries, files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.batch import encode_changes
@@ -42,6 +51,8 @@ COLUMNS = (
 )
 OPTIONS: tuple[str, ...] = ()
 _SCRATCH = "compaction_temp"
+_SMALL_BYTES = 256 << 10  # of a staged file that is joined with others
+_JOINED = "joined"  # the job that joins them
 _ROWS_SHIFT = 40  # of a task that count within it; the bits above are the task
 
 
@@ -71,7 +82,9 @@ def plan(disk: Disk, path: str, edition: Edition | None) -> Plan:
             advice="Leave the option edition out",
         )
     take_lock(disk, path, "read", path).close()
-    take_lock(disk, posixpath.join(path, lay.MANIFEST_FILE), "write", path).close()
+    manifest = posixpath.join(path, lay.MANIFEST_FILE)
+    if disk.stat(manifest) is not None:
+        take_lock(disk, manifest, "write", path).close()
     made = Plan(path, found.edition, max(found.durable, found.catalog.max_epoch) + 2)
     disk.make_passing_directory(made.scratch)
     return made
@@ -85,8 +98,14 @@ def stage(disk: Disk, plan: Plan, place: str, part: int, batches: Iterable[pa.Re
         nonlocal count
         for row in rows_of(batches, COLUMNS):
             rows = len(row["key"])
+            storages = row["storage_id"].to_numpy()
+            if (storages == BATCHES).any():
+                raise UsageError(
+                    f"a row is of storage {BATCHES}, which holds the marks of loads",
+                    advice=f"Leave them out: where storage_id <> {BATCHES}",
+                )
             yield encode_changes(
-                row["storage_id"].to_numpy(),
+                storages,
                 Payloads.of(row["key"]),
                 Payloads.of(row["value"].fill_null(b"")),
                 row["value"].is_valid().to_numpy(zero_copy_only=False),
@@ -116,21 +135,30 @@ def commit(disk: Disk, plan: Plan, pieces: Sequence[Staged], batch: Batch | None
     with Datastore(plan.root, snapshot=False, wait=WAIT_SECONDS, disk=disk) as store:
         if batch is not None and newest_batch(disk, plan.root, batch.stream) >= batch.number:
             return False
-        places = [piece.place for piece in pieces if piece.rows]
-        if batch is not None:
-            places.append(_marked(disk, plan, batch))
+        places = [piece.place for piece in pieces if piece.rows and piece.size > _SMALL_BYTES]
+        small = [piece.place for piece in pieces if piece.rows and piece.size <= _SMALL_BYTES]
+        if small or batch is not None:
+            places.append(_joined(disk, plan, small, batch))
         if places:
             store.wait_durable(store.load(places))
+        for place in small:
+            disk.unlink(place)
     return True
 
 
-def _marked(disk: Disk, plan: Plan, batch: Batch) -> str:
-    """A session that says up to where a stream was loaded."""
-    place = posixpath.join(plan.scratch, f"load.{batch.number}.mark")
-    text = json.dumps({"batch": batch.number}).encode()
-    mark = lay.put(BATCHES, batch.stream.encode(), text, (plan.epoch, batch.number)).encode()
-    staged.write(disk, place, plan.root, plan.epoch, [mark], end=plan.edition == "shipped")
-    return place
+def _joined(disk: Disk, plan: Plan, small: Sequence[str], batch: Batch | None) -> str:
+    """One session of small ones, and of the mark that says up to where a stream was loaded: a file less for each."""
+
+    def parts() -> Iterator[bytes | bytearray]:
+        for place in small:
+            yield staged.changes_of(disk, place, plan.epoch)
+        if batch is not None:
+            text = json.dumps({"batch": batch.number}).encode()
+            yield lay.put(BATCHES, batch.stream.encode(), text, (plan.epoch, batch.number)).encode()
+
+    target = staged_name(plan, _JOINED)
+    staged.write(disk, target, plan.root, plan.epoch, parts(), end=plan.edition == "shipped")
+    return target
 
 
 def newest_batch(disk: Disk, root: str, stream: str) -> int:
@@ -150,5 +178,5 @@ def newest_batch(disk: Disk, root: str, stream: str) -> int:
 def _number(text: bytes) -> int:
     try:
         return int(json.loads(text)["batch"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return -1  # an application wrote it

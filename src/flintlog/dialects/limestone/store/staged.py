@@ -38,6 +38,15 @@ def _write(file: File, data: bytes | bytearray, at: int) -> int:
     return at + len(data)
 
 
+def changes_of(disk: Disk, place: str, epoch: int) -> bytearray:
+    """The puts and removals of a small staged file, as those of an epoch."""
+    with disk.open(place) as file:
+        data = bytearray(file.pread(file.size(), 0))
+    del data[: lay.MARKER_SIZE]
+    del data[batch.stamp(data, epoch) :]  # the end marker
+    return data
+
+
 def take_in(disk: Disk, root: str, places: Sequence[str], epoch: int, milliseconds: int) -> None:
     """Give staged files the names of rotated logs, as sessions of this epoch; durable on return."""
     logs = files.list_files(disk, root).logs

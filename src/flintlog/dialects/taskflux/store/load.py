@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -118,7 +119,7 @@ def stage(disk: Disk, plan: Plan, place: str, part: int, batches: Iterable[pa.Re
     queues: dict[str, Added] = {}
     lengths: list[Ints] = []
     orders: list[Ints] = []
-    size = count = 0
+    size = count = checksum = 0
     with disk.create_scratch(place) as file:
         file.be_like(disk.stat(posixpath.join(plan.data, lay.METADATA_FILE)))
         for row in rows_of(batches, COLUMNS):
@@ -127,6 +128,7 @@ def stage(disk: Disk, plan: Plan, place: str, part: int, batches: Iterable[pa.Re
             for name, blob, added, rows in _by_queue(plan.layout, row):
                 assert blob.ends is not None
                 file.pwrite(blob.data, size)
+                checksum = zlib.crc32(blob.data, checksum)
                 size += len(blob.data)
                 lengths.append(np.diff(blob.ends, prepend=0))
                 orders.append(order[rows])
@@ -135,7 +137,7 @@ def stage(disk: Disk, plan: Plan, place: str, part: int, batches: Iterable[pa.Re
             np.concatenate([[0], *some]).astype("<i8")[1:].tobytes() for some in (lengths, orders)
         )
         file.pwrite(behind, size)  # not synced: the commit copies what it says
-    return StagedRecords(part, place, count, size + len(behind), queues)
+    return StagedRecords(part, place, count, size + len(behind), zlib.crc32(behind, checksum), queues)
 
 
 def _order(given: pa.Array | None, part: int, done: int, rows: int) -> Ints:
@@ -172,6 +174,12 @@ def commit(disk: Disk, plan: Plan, pieces: Sequence[StagedRecords], batch: Batch
         disk, opening_of(disk, plan.path, wait=WAIT_SECONDS), on_stop=lambda: None
     )
     try:
+        if engine.layout is not plan.layout:
+            raise RefusedError(
+                f"this directory is of the {engine.layout.edition} edition now",
+                file=plan.data,
+                advice="Nothing of the batch counts; write it again",
+            )
         known = {queue.spec.name: queue for queue in state.queues}
         heads, tails = _changes(plan, known, state, pieces, batch)
         if heads is None:
@@ -251,7 +259,7 @@ def _marks(state: State, queue: QueueState | None) -> dict[str, _Mark]:
         try:
             said = json.loads(arena[ends[at] : ends[at + 1]])
             found[str(said["stream"])] = _Mark(int(said["batch"]), id_)
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue  # an application wrote it
     return found
 
@@ -298,14 +306,14 @@ def _in_order(disk: Disk, layout: Layout, term: int, pieces: Sequence[StagedReco
     for piece in pieces:
         with disk.open(piece.place) as file:
             views.append(file.view())
-        table = np.frombuffer(views[-1], "<i8", 2 * piece.rows, len(views[-1]) - 16 * piece.rows)
-        lengths.append(table[: piece.rows].astype(np.int64))
-        if lengths[-1].min() < 0 or lengths[-1].sum() != len(views[-1]) - 16 * piece.rows:
+        if zlib.crc32(views[-1]) != piece.checksum:
             raise RefusedError(
                 "a staged file is not what its task wrote",
                 file=piece.place,
                 advice="Nothing of the batch counts; write it again",
             )
+        table = np.frombuffer(views[-1], "<i8", 2 * piece.rows, len(views[-1]) - 16 * piece.rows)
+        lengths.append(table[: piece.rows].astype(np.int64))
         starts.append(offsets_of(lengths[-1])[:-1])
         orders.append(table[piece.rows :])
     source = np.repeat(np.arange(len(pieces), dtype=np.int32), [piece.rows for piece in pieces])

@@ -342,7 +342,8 @@ def admit(
     """Raise where so many more records would break a limit of a queue, in the order in which the notes check them."""
     if spec.max_size is not None and waiting + count > spec.max_size:
         raise QueueFullError(
-            f"queue {spec.name!r} holds {waiting} records and at most {spec.max_size}; {count} more do not fit"
+            f"queue {spec.name!r} holds {waiting} records and at most {spec.max_size}; {count} more do not fit",
+            advice="Take records out first, or add fewer",
         )
     if count > lay.ID_MAX - last_id:
         raise QueueFullError(
@@ -352,7 +353,8 @@ def admit(
     if spec.key_range is not None and not spec.key_range[0] <= key_low <= key_high <= spec.key_range[1]:
         wrong = key_low if key_low < spec.key_range[0] else key_high
         raise KeyRangeError(
-            f"key {wrong} is outside {spec.key_range[0]}..{spec.key_range[1]}, the range of queue {spec.name!r}"
+            f"key {wrong} is outside {spec.key_range[0]}..{spec.key_range[1]}, the range of queue {spec.name!r}",
+            advice="Give a key inside the range",
         )
     limit = (
         lay.DATA_SIZE_MAX - len(lay.add_prefix(spec.name)) - 12
@@ -361,7 +363,8 @@ def admit(
     )
     if payload_size > limit:
         raise PayloadSizeError(
-            f"a payload of {payload_size} bytes is over the limit of {limit} of queue {spec.name!r}"
+            f"a payload of {payload_size} bytes is over the limit of {limit} of queue {spec.name!r}",
+            advice="Make the payload smaller, or make a queue with a higher max_payload",
         )
 
 
