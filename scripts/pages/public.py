@@ -27,6 +27,7 @@ MODULES: dict[str, tuple[str, tuple[str, ...] | None]] = {
             "Topic",
             "open",
             "read",
+            "write",
         ),
     ),
     "flintlog.dialects.taskflux.store": ("Parts of the queue store", ("Entry", "Queue", "Taken")),

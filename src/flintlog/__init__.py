@@ -1,7 +1,7 @@
 """Flintlog: durable logs in Python, worked on with Spark.
 
-`flintlog.open` opens a log directory of any dialect for reading, and `flintlog.read` gives it to Spark. The stores,
-what they hand out and every error are here by name, imported when they are asked for.
+`flintlog.open` opens a log directory of any dialect for reading, `flintlog.read` gives it to Spark, `flintlog.write`
+lets Spark add to it. The stores, what they hand out and every error are here by name, imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from flintlog.pipeline.reading import read
+    from flintlog.pipeline.saving import write
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "UsageError",
     "open",
     "read",
+    "write",
 ]
 
 _HOMES = {
@@ -76,6 +78,7 @@ _HOMES = {
     "Topic": "flintlog.dialects.mpy6a.store",
     "open": "flintlog.core.log",
     "read": "flintlog.pipeline.reading",
+    "write": "flintlog.pipeline.saving",
 }
 _CALLED = {"open": "open_log"}  # what has another name at home
 

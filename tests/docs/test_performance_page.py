@@ -15,7 +15,7 @@ COMMAND = re.compile(r"^```sh\n((?:python -m benchmarks.*\n)+)```$", re.MULTILIN
 def test_every_block_and_table_of_figures_has_its_command_above_it():
     text = COMMAND.sub(lambda found: "COMMAND " + found[1], PAGE)
     figures = [found for found in FIGURES.finditer(text) if "python -m" not in found[0]]
-    assert len(figures) == 10
+    assert len(figures) == 12
     behind = 0
     for found in figures:
         assert "COMMAND python -m benchmarks" in text[behind : found.start()], found[0][:200]

@@ -202,14 +202,18 @@ def test_files_of_another_job_are_swept_a_day_later(tmp_path):
     assert young.exists() and not old.exists()
 
 
-def test_an_open_store_and_another_edition_are_refused_before_any_task(tmp_path):
+def test_an_open_store_and_another_edition_are_refused_before_any_task(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "PLAN_WAIT_SECONDS", 0.1)
     with Datastore(tmp_path / "log"), pytest.raises(LockedError, match="open for writing"):
         Loading(load, tmp_path / "log")
     with pytest.raises(RefusedError, match="designed edition, not shipped"):
         Loading(load, tmp_path / "log", "shipped")
 
 
-def test_a_store_that_is_opened_meanwhile_refuses_the_commit_and_the_rows_can_be_committed_later(tmp_path):
+def test_a_store_that_is_opened_meanwhile_refuses_the_commit_and_the_rows_can_be_committed_later(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(load, "WAIT_SECONDS", 0.1)
     loading = Loading(load, tmp_path / "log")
     pieces = [loading.stage(0, frame(["a"], ["1"]))]
     with Datastore(tmp_path / "log"), pytest.raises(LockedError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -161,6 +162,59 @@ def test_a_task_that_fails_leaves_nothing(spark, tmp_path):
         write(bad, tmp_path / "log")
     assert sorted(path.name for path in (tmp_path / "log").rglob("*")) == before
     assert len(state_of(spark, tmp_path / "log")) == 10
+
+
+def test_a_frame_is_written_from_any_thread(spark, tmp_path):
+    def add(number):
+        flintlog.write(puts(spark, 0, 10), tmp_path / f"log-{number}", dialect="limestone")
+        return len(state_of(spark, tmp_path / f"log-{number}"))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(add, range(3))) == [10, 10, 10]
+
+
+def test_writes_at_the_same_time_to_one_log_all_count(spark, tmp_path):
+    flintlog.write(puts(spark, 0, 1), tmp_path / "log", dialect="limestone")
+
+    def add(number):
+        flintlog.write(puts(spark, 100 * number, 100 * number + 50), tmp_path / "log")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(add, range(1, 4)))
+    assert len(state_of(spark, tmp_path / "log")) == 151
+
+
+@pytest.mark.parametrize(
+    "column", ["current_timestamp()", "to_timestamp_ntz('2026-11-19')", "array(1)", "struct(id)"]
+)
+def test_a_column_of_another_kind_is_refused_by_its_name(column, spark, tmp_path):
+    frame = spark.range(3).selectExpr("cast(id AS string) AS payload", f"{column} AS extra")
+    with pytest.raises(Exception, match="a taskflux log takes no column 'extra'"):
+        write(frame, tmp_path, dialect="taskflux")
+    with pytest.raises(Exception, match=r"the column 'payload' is .* and cannot be binary"):
+        write(frame.selectExpr("extra AS payload"), tmp_path, dialect="taskflux")
+
+
+def test_records_are_added_in_the_order_of_a_timestamp(spark, tmp_path):
+    frame = spark.range(3).selectExpr("cast(id AS string) AS payload", "timestamp_seconds(100 - id) AS order")
+    write(frame, tmp_path, dialect="taskflux")
+    with QueueStore(tmp_path) as store:
+        assert [record.payload for record in store.queue().records()] == [b"2", b"1", b"0"]
+
+
+def test_a_numbered_batch_without_rows_counts(spark, tmp_path):
+    for rows in (0, 3):
+        frame = spark.range(rows).selectExpr("cast(id AS string) AS payload")
+        write(frame, tmp_path, dialect="taskflux", stream="nightly", batch="1")
+    with QueueStore(tmp_path) as store:
+        assert len(store.queue()) == 0
+
+
+def test_a_directory_whose_name_looks_like_a_pattern_is_written_to(spark, tmp_path):
+    path = tmp_path / "log[1]"
+    Datastore(path).close()
+    write(puts(spark, 0, 3), path)
+    assert flintlog.open(path).state().to_table().num_rows == 3
 
 
 # Streams

@@ -92,7 +92,9 @@ def test_a_batch_that_comes_again_counts_once(edition, tmp_path):
 
 def test_a_mark_that_is_none_is_passed_over(tmp_path):
     with QueueStore(tmp_path) as store:
-        store.create(load.BATCHES).add_many([b"what", b"[" * 100_000, b'{"stream": 1}', b'{"stream": "s", "batch": 1e999}'])
+        store.create(load.BATCHES).add_many(
+            [b"what", b"[" * 100_000, b'{"stream": 1}', b'{"stream": "s", "batch": 1e999}']
+        )
     assert Loading(load, tmp_path).all({"payload": ["a"]}, batch=Batch("s", 0))
 
 
@@ -182,7 +184,8 @@ def test_nothing_is_staged_or_taken_through_a_link(tmp_path):
         Loading(load, tmp_path / "spool")
 
 
-def test_an_open_store_and_another_edition_are_refused_before_any_task(tmp_path):
+def test_an_open_store_and_another_edition_are_refused_before_any_task(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "PLAN_WAIT_SECONDS", 0.1)
     with QueueStore(tmp_path), pytest.raises(LockedError):
         Loading(load, tmp_path)
     with pytest.raises(RefusedError, match="designed edition, not shipped"):

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ORDER_MAX = 2**63 - 1
-WAIT_SECONDS = 60.0  # that a commit waits for another one
+WAIT_SECONDS = 60.0  # that a commit waits for another writer
+PLAN_WAIT_SECONDS = 5.0  # that planning does: before that nothing is lost
 _PREFIX = "load."
 _LATE_SECONDS = 7 * 24 * 3600  # no job takes longer
 

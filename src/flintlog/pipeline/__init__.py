@@ -10,6 +10,7 @@
 | `stream_options.py`, `streaming.py` | the same source as a stream that follows live logs |
 | `writing.py` | rows of a DataFrame to a log: staged by tasks, one commit for all |
 | `target.py`, `delta.py` | where exports lie, and what makes them happen once |
+| `saving.py` | `flintlog.write`: a frame to a log, from any thread |
 | `reading.py` | `flintlog.read`: a view as a DataFrame that is planned anew with each call |
 | `workers.py` | the tasks of a session as `core.workers.Workers` |
 | `jobs/` | work over whole logs: `verify`, `state`, `snapshot`, `compact`, `export`, `diff` |

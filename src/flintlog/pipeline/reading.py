@@ -49,7 +49,7 @@ def read(
         given["where"] = where
     reader = spark.read.format("flintlog")
     for name, value in given.items():
-        reader = reader.option(name, _word(value))
+        reader = reader.option(name, word(value))
     places = [os.fspath(one) for one in paths]
     found = _spread(spark, places, given)
     return reader.load(places if len(places) > 1 else places[0]) if found is None else found
@@ -59,7 +59,7 @@ def _spread(spark: SparkSession, places: list[str], given: dict[str, object]) ->
     """The state of a large directory, made by all tasks together; None where a task for each directory is faster."""
     if given.get("view") != "state" or len(places) > 1 or is_remote(places[0]) or is_pattern(places[0]):
         return None
-    options = read_options({"path": places[0], **{name: _word(value) for name, value in given.items()}})
+    options = read_options({"path": places[0], **{name: word(value) for name, value in given.items()}})
     log = open_at(places[0])
     if _bytes_below(log.disk, log.root) < SPREAD_BYTES:
         return None
@@ -97,7 +97,7 @@ def _bytes_below(disk: Disk, path: str) -> int:
     return size
 
 
-def _word(value: object) -> str:
+def word(value: object) -> str:
     """An option as Spark takes it; positions may be numbers or tuples of them."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -18,6 +18,7 @@ from flintlog.columns.payloads import Payloads
 from flintlog.core.dialect import EntryQuery
 from flintlog.core.load import (
     ORDER_MAX,
+    PLAN_WAIT_SECONDS,
     WAIT_SECONDS,
     Batch,
     Column,
@@ -34,7 +35,7 @@ from flintlog.dialects.limestone.scan import Words
 from flintlog.dialects.limestone.store import creation, staged
 from flintlog.dialects.limestone.store.datastore import Datastore
 from flintlog.dialects.limestone.survey import survey
-from flintlog.disk import Disk, take_lock
+from flintlog.disk import Buffer, Disk, take_lock
 from flintlog.errors import RefusedError, UsageError
 
 BATCHES = 2**63 - 1  # the storage of the marks
@@ -81,10 +82,10 @@ def plan(disk: Disk, path: str, edition: Edition | None) -> Plan:
             file=path,
             advice="Leave the option edition out",
         )
-    take_lock(disk, path, "read", path).close()
+    take_lock(disk, path, "read", path, PLAN_WAIT_SECONDS).close()
     manifest = posixpath.join(path, lay.MANIFEST_FILE)
     if disk.stat(manifest) is not None:
-        take_lock(disk, manifest, "write", path).close()
+        take_lock(disk, manifest, "write", path, PLAN_WAIT_SECONDS).close()
     made = Plan(path, found.edition, max(found.durable, found.catalog.max_epoch) + 2)
     disk.make_passing_directory(made.scratch)
     return made
@@ -149,7 +150,7 @@ def commit(disk: Disk, plan: Plan, pieces: Sequence[Staged], batch: Batch | None
 def _joined(disk: Disk, plan: Plan, small: Sequence[str], batch: Batch | None) -> str:
     """One session of small ones, and of the mark that says up to where a stream was loaded: a file less for each."""
 
-    def parts() -> Iterator[bytes | bytearray]:
+    def parts() -> Iterator[Buffer]:
         for place in small:
             yield staged.changes_of(disk, place, plan.epoch)
         if batch is not None:

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from flintlog.dialects.limestone import batch, files
 from flintlog.dialects.limestone import layout as lay
-from flintlog.disk import Disk, File
+from flintlog.disk import Buffer, Disk, File
 
 _CHUNK = 8 << 20
 _CHANNELS_MAX = 1 << 62  # names have room for more, and no writer makes so many
 
 
-def write(
-    disk: Disk, place: str, root: str, epoch: int, parts: Iterable[bytes | bytearray], *, end: bool
-) -> int:
+def write(disk: Disk, place: str, root: str, epoch: int, parts: Iterable[Buffer], *, end: bool) -> int:
     """Write a session to a new file, durable on return; returns its size. `end` asks for an end marker."""
     with disk.create_scratch(place) as file:
         file.be_like(disk.stat(posixpath.join(root, lay.MANIFEST_FILE)))
@@ -33,18 +31,16 @@ def write(
     return at
 
 
-def _write(file: File, data: bytes | bytearray, at: int) -> int:
+def _write(file: File, data: Buffer, at: int) -> int:
     file.pwrite(data, at)
     return at + len(data)
 
 
-def changes_of(disk: Disk, place: str, epoch: int) -> bytearray:
+def changes_of(disk: Disk, place: str, epoch: int) -> memoryview:
     """The puts and removals of a small staged file, as those of an epoch."""
     with disk.open(place) as file:
-        data = bytearray(file.pread(file.size(), 0))
-    del data[: lay.MARKER_SIZE]
-    del data[batch.stamp(data, epoch) :]  # the end marker
-    return data
+        data = bytearray(file.pread(file.size() - lay.MARKER_SIZE, lay.MARKER_SIZE))
+    return memoryview(data)[: batch.stamp(data, epoch)]  # without the end marker
 
 
 def take_in(disk: Disk, root: str, places: Sequence[str], epoch: int, milliseconds: int) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from flintlog.columns.gather import gather, offsets_of
 from flintlog.columns.strings import repeated
-from flintlog.core.load import WAIT_SECONDS, Batch, Column, Staged, refuse_gone, rows_of
+from flintlog.core.load import PLAN_WAIT_SECONDS, WAIT_SECONDS, Batch, Column, Staged, refuse_gone, rows_of
 from flintlog.dialects.taskflux import batch as encoding
 from flintlog.dialects.taskflux import files
 from flintlog.dialects.taskflux import layout as lay
@@ -105,7 +105,7 @@ def plan(disk: Disk, path: str, edition: str | None, *, create_queues: bool = Fa
             file=data,
             advice="Leave the option edition out",
         )
-    take_lock(disk, metadata, "write", data).close()
+    take_lock(disk, metadata, "write", data, PLAN_WAIT_SECONDS).close()
     made = Plan(disk.resolve(path), data, layout, create_queues)
     disk.make_passing_directory(made.scratch)
     return made
