@@ -120,7 +120,7 @@ def test_a_damaged_backup_does_not_hide_the_others(typed, tmp_path):
         (["restore", "nowhere", "new"], 3, "there is no backup here"),
         (["backup", "place/0001", "other"], 3, "this is a backup"),
         (["restore", "place", "place/0002"], 2, "among the backups"),
-        (["restore", "place", "log"], 3, "this place is taken"),
+        (["restore", "place", "log"], 3, "this path exists and is not an empty directory"),
         (["restore", "place", "new", "--backup", "7"], 3, "there is no backup 7"),
         (["restore", "place", "new", "--backup", "1", "--to", "99"], 3, "LSN 99 is beyond the log"),
         (["restore", "place", "new", "--backup", "1", "--to", "1,2"], 2, "one LSN"),

@@ -290,5 +290,5 @@ def test_a_link_is_no_place_for_a_restored_log(leads_to, made, tmp_path, capsys)
     (tmp_path / "new").symlink_to(leads_to)
     take_backup(Disk(), str(made / "queues"), str(tmp_path / "place"))
     assert main(["restore", str(tmp_path / "place"), str(tmp_path / "new")]) == 3
-    assert f"{tmp_path / 'new'}: this place is taken" in capsys.readouterr().err
+    assert f"{tmp_path / 'new'}: this path exists and is not an empty directory" in capsys.readouterr().err
     assert (tmp_path / "new").is_symlink()

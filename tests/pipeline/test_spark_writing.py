@@ -114,7 +114,10 @@ def test_a_frame_without_rows_makes_the_log_and_adds_nothing(spark, tmp_path):
         ({"dialect": "zmqraft"}, "Spark cannot write a log of zmqraft.*\nHand them to the leader"),
         ({"dialect": "mpy6a"}, "Spark cannot write a log of mpy6a.*\nUse `SessionStore.put_many`"),
         ({"dialect": "sqlite"}, "'sqlite' is not a dialect"),
-        ({"dialect": "limestone", "colour": "red"}, "option colour: a write to a limestone log has none"),
+        (
+            {"dialect": "limestone", "colour": "red"},
+            "option colour: a write to a limestone log has no such option",
+        ),
         ({"dialect": "limestone", "create_queues": "true"}, "option create_queues"),
         ({"dialect": "taskflux", "create_queues": "perhaps"}, "option create_queues"),
         ({"dialect": "limestone", "edition": "third"}, "option edition"),

@@ -245,7 +245,7 @@ def test_a_capacity_that_cannot_be_is_told_as_such(capacity, tmp_path):
     path = tmp_path / ONE
     raw = path.read_bytes()
     path.write_bytes(lay.encode_index_head(capacity, 1) + raw[lay.TABLE_OFFSET :])
-    with pytest.raises(DamageError, match=f"a capacity of {capacity} cannot be") as caught:
+    with pytest.raises(DamageError, match=f"the capacity {capacity} is out of range") as caught:
         RaftStore(tmp_path)
     assert (caught.value.code, caught.value.offset) == ("index-capacity", 12)
     assert (caught.value.expected, caught.value.found) == ("1 to 16777215", str(capacity))

@@ -167,7 +167,7 @@ def _name(disk: Disk, place: str, number: int) -> str:
 
 def _restore_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("place", metavar="PLACE", help="where the backups are")
-    parser.add_argument("target", metavar="NEWDIR", help="an empty place for the log directory")
+    parser.add_argument("target", metavar="NEWDIR", help="a new or empty directory for the log")
     parser.add_argument(
         "--backup", type=count, metavar="N", help="this backup instead of the newest that fits"
     )

@@ -24,7 +24,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=_ROWS,
         metavar="N",
-        help=f"show so many differences ({_ROWS} when not given)",
+        help=f"show at most this many differences ({_ROWS} when not given)",
     )
     engine_options(parser)
 

@@ -42,7 +42,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=_ROUNDS,
         metavar="N",
-        help=f"measure each kind of sync so often ({_ROUNDS} when not given; 0 writes nothing)",
+        help=f"how many times to measure each kind of sync ({_ROUNDS} when not given; 0 writes nothing)",
     )
 
 

@@ -40,7 +40,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--kind",
         action="append",
         metavar="WORD",
-        help="only entries that do this (may be given again)",
+        help="only entries of this operation (may be given again)",
     )
     for word in _STREAMS:
         parser.add_argument(
@@ -52,7 +52,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
             else "the same for a queue, topic or storage, whatever the log has",
         )
     parser.add_argument("--key", metavar="KEY", help="only entries with this key, typed as it is shown")
-    parser.add_argument("--limit", type=count, metavar="N", help="stop after so many entries")
+    parser.add_argument("--limit", type=count, metavar="N", help="stop after this many entries")
     parser.add_argument(
         "--reverse",
         action="store_true",

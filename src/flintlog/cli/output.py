@@ -221,7 +221,7 @@ class TextOutput:
         if plan.refusal is not None:
             self._line(visible(f"refused: {plan.refusal}"), Style.RED)
         elif plan.empty and exit_status(plan.findings) != EXIT_OK:
-            self._line("nothing that a repair can do; bring what is missing from a backup", Style.RED)
+            self._line("a repair can do nothing here; restore what is missing from a backup", Style.RED)
         elif plan.empty:
             self._line("nothing to do", Style.GREEN)
         if apply:

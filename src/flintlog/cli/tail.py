@@ -30,7 +30,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=_LINES,
         metavar="N",
-        help=f"begin with so many of the last entries ({_LINES} when not given)",
+        help=f"begin with this many of the last entries ({_LINES} when not given)",
     )
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with those that come, until interrupted"

@@ -169,14 +169,14 @@ def _compact_options(parser: argparse.ArgumentParser) -> None:
 
 def _migrate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--edition", metavar="EDITION", help="the edition to write: designed or shipped")
-    parser.add_argument("--to", metavar="NEWDIR", help="an empty place for the new directory")
+    parser.add_argument("--to", metavar="NEWDIR", help="a new or empty directory to write to")
     _dry_run_option(parser)
 
 
 def _migrate(arguments: argparse.Namespace, output: Output) -> int:
     if (arguments.edition is None) != (arguments.to is None):
         raise UsageError(
-            "another edition is written to another place",
+            "a change of the edition needs a new directory",
             advice="Name both --edition and --to; without them the directory is upgraded in its place",
         )
     with progress("migrate", arguments.progress) as tick:

@@ -25,7 +25,7 @@ def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iter
     if disk.stat(building) is not None or disk.is_link(building):
         if not scratch_is_ours:
             raise RefusedError(
-                "what was not finished lies here", file=building, advice="Remove it, then try again"
+                "an unfinished copy lies here", file=building, advice="Remove it, then try again"
             )
         disk.remove_directory(building)
     above = missing(disk, posixpath.dirname(target))
@@ -46,7 +46,11 @@ def refuse_taken(disk: Disk, target: str) -> None:
     """Only an empty place, or a new one, is written to; a link cannot be replaced by a directory."""
     stat = disk.stat(target)
     if disk.is_link(target) or (stat is not None and (not stat.is_directory or disk.list(target))):
-        raise RefusedError("this place is taken", file=target, advice="Name an empty or a new directory")
+        raise RefusedError(
+            "this path exists and is not an empty directory",
+            file=target,
+            advice="Name an empty or a new directory",
+        )
 
 
 def missing(disk: Disk, path: str) -> list[str]:

@@ -80,9 +80,10 @@ def write_options(given: Mapping[str, str], *, streams: bool = False) -> WriteOp
     known = (*_COMMON, *words, *(() if streams else _OF_A_BATCH))
     for word in values:
         if word not in known and not (streams and word in _OF_SPARK):
-            kind = "stream to" if streams else "write to"
+            kind = "stream" if streams else "write"
             raise UsageError(
-                f"option {word}: a {kind} a {name} log has none", advice=f"It has {', '.join(known)}"
+                f"option {word}: a {kind} to a {name} log has no such option",
+                advice=f"It has {', '.join(known)}",
             )
     if ("stream" in values) != ("batch" in values):
         raise UsageError(

@@ -47,7 +47,7 @@ class Cursor:
             return None
         file, _, offset = text.rpartition(":")
         if not file or not (offset.isascii() and offset.isdecimal() and len(offset) <= 19):
-            raise UsageError("after is no cursor", advice="Take the one that a page ends with")
+            raise UsageError("after is not a cursor", advice="Take the one that a page ends with")
         return cls(file, int(offset))
 
     def __str__(self) -> str:

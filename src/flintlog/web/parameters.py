@@ -63,5 +63,5 @@ class Parameters:
     def flag(self, name: str, *, default: bool = False) -> bool:
         found = self.text(name)
         if found not in (None, "0", "1"):
-            raise UsageError(f"{name} is 1 or 0")
+            raise UsageError(f"{name} must be 1 or 0")
         return default if found is None else found == "1"

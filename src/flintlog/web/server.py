@@ -387,7 +387,7 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     except (OSError, UnicodeError) as error:
         raise UsageError(
             f"{host!r} is not the name of a host: {error}",
-            advice="127.0.0.1 is this machine alone, 0.0.0.0 everybody",
+            advice="Give 127.0.0.1 for this machine alone, 0.0.0.0 for every machine",
         ) from None
     family, _, _, _, address = found[0]
     return family, address
@@ -400,7 +400,7 @@ def _unbound(error: OSError, host: str, port: int) -> FlintlogError:
             advice="Choose another --port; without it any free one is taken",
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return UsageError(f"{host} is no address of this machine", advice="127.0.0.1 always is one")
+        return UsageError(f"this machine has no address {host}", advice="Every machine has 127.0.0.1")
     return RefusedError(
         f"port {port} of {host} cannot be opened: {error.strerror}", advice="Choose another --port"
     )

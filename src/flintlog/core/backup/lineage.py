@@ -46,7 +46,7 @@ def refuse_stranger(
         ours = full or newest.source == log.path or 0 < equal == compared
     if ours and not stranger:
         return
-    why = "is another log" if stranger else "may be another log: too little is in both"
+    why = "is another log" if stranger else "may be another log: they share too little to tell"
     way = "" if stranger else ", or give --full if it is the same log"
     raise RefusedError(
         f"these are backups of {newest.source}, and {log.path} {why}",

@@ -116,7 +116,7 @@ def read_list(disk: Disk, path: str) -> Backup:
         dialect = _text(content["dialect"])
         files = tuple(_copied(item, dialect) for item in content["files"])
         if len({item.name for item in files}) < len(files):
-            raise ValueError("a name stands there twice")
+            raise ValueError("it lists a name twice")
         return Backup(
             dialect,
             None if content["edition"] is None else _text(content["edition"]),

@@ -154,7 +154,7 @@ def _until_it_fits(
     raise RefusedError(
         "the directory changes faster than it can be copied",
         file=log.path,
-        advice="Try again when less is removed there, or close the store that writes here",
+        advice="Try again when fewer files are removed there, or close the store that writes here",
     )
 
 

@@ -316,7 +316,9 @@ def read_log_header(buffer: Bytes) -> tuple[int, int]:
     (frame, limit), _ = LOG_HEADER.decode(buffer)
     long = frame <= LONG_FRAME_SIZE_MAX and (frame, limit) == operations_frame(frame)
     if (frame > FRAME_SIZE_MAX and not long) or limit < EVENT_SIZE_MIN or frame < limit:
-        raise MalformedError("header", f"frames of {frame} bytes with payloads up to {limit} cannot be")
+        raise MalformedError(
+            "header", f"the header asks for frames of {frame} bytes and payloads up to {limit}"
+        )
     return frame, limit
 
 

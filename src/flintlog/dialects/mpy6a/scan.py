@@ -500,7 +500,7 @@ def _describe_event(buffer: memoryview, scan: LogScan) -> tuple[str, str, str, s
     size, place = uvarint_at(buffer, at + lay.EVENT_HEADER_SIZE, len(buffer))
     if reason == PAYLOAD:
         room = min(scan.limit, scan.frame - (at - lay.LOG_HEADER_SIZE) % scan.frame - (place - at))
-        return "event-length", "the payload's length cannot be", f"1 to {room} bytes", f"{size} bytes"
+        return "event-length", "the payload's length is out of range", f"1 to {room} bytes", f"{size} bytes"
     stored = le32(buffer, place + size - 4) if size >= 8 else 0
     computed = crc32_mpeg2(buffer, at, place + size - 4) if size >= 8 else 0
     return "event-checksum", "the event's checksum does not fit", f"{stored:08x}", f"{computed:08x}"

@@ -60,7 +60,9 @@ def _disagree(head: bytes | memoryview) -> Damage:
     _, size, _, capacity, _ = lay.INDEX_HEADER.unpack_from(head)
     if size == 16 + 4 * capacity:
         expected = f"1 to {lay.CAPACITY_FILE_MAX}"
-        return Damage("index-capacity", f"a capacity of {capacity} cannot be", 12, expected, str(capacity))
+        return Damage(
+            "index-capacity", f"the capacity {capacity} is out of range", 12, expected, str(capacity)
+        )
     return Damage("index-capacity", "size and capacity disagree", 4, str(16 + 4 * capacity), str(size))
 
 

@@ -58,7 +58,7 @@ async function plan(context) {
       found.lost.length > 0 && el("p", { class: "verdict corrupt" }, health("lost"), " ", found.lost.join("; ")),
       found.command
         ? [el("p", {}, "Nothing is changed from here. To carry it out, type this; the original bytes are kept aside, and ", el("code", {}, "--undo"), " gives them back."), command(found.command, "In a shell:")]
-        : el("p", { class: "quiet" }, "There is nothing that a repair can do."));
+        : el("p", { class: "quiet" }, "A repair can do nothing here."));
   } catch (problem) {
     if (!(problem instanceof Refusal)) throw problem;
     return el("div", { class: "plan" }, el("h2", {}, "What a repair would do"), failure(problem.told));

@@ -58,7 +58,7 @@ class Automatic(Closes):
 
     def __init__(self, store: Datastore, *, interval: float = INTERVAL_SECONDS) -> None:
         if not 0 < interval <= threading.TIMEOUT_MAX:
-            raise UsageError(f"epochs cannot switch every {interval} seconds")
+            raise UsageError(f"the interval must be above 0 seconds, not {interval}")
         self.store = store
         self._interval = interval
         self._writers = [_Writer(store.channel()), _Writer(store.channel())]

@@ -100,7 +100,7 @@ def restore_files(
         if "\0" in goal or not _is_name(goal):
             raise RefusedError(f"{goal!r} is not the name of a file of this format")
         if goal in sources:
-            raise UsageError(f"two files shall become {goal}", file=origin)
+            raise UsageError(f"two files would get the name {goal}", file=origin)
         sources[goal] = posixpath.normpath(posixpath.join(origin, name))
         if not sources[goal].startswith(posixpath.join(origin, "")):
             raise UsageError(f"{name!r} is outside the source", file=origin)

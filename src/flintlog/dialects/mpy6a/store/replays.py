@@ -124,7 +124,7 @@ class Replays:
         """
         mask = np.asarray(done, np.bool_)
         if mask.shape != (len(self),):
-            raise UsageError(f"{len(self)} sessions need as many answers, not {mask.size}")
+            raise UsageError(f"give one answer for each of {len(self)} sessions, not {mask.size}")
         with self._ending:
             if self._ended:
                 raise SessionFinishedError("these sessions were deleted or stored already")

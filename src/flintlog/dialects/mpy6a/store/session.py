@@ -40,14 +40,16 @@ class Topic:
         check_delay(self.delay)
         most = self.attempts_max
         if most is not None and (not isinstance(most, int) or most < 1):
-            raise UsageError(f"topic {self.number}: a session is replayed at least once, not {most!r} times")
+            raise UsageError(
+                f"topic {self.number}: a session must be replayed at least once, not {most!r} times"
+            )
 
 
 def check_delay(delay: int) -> int:
     """A delay as files can be bound to it."""
     if not isinstance(delay, int) or isinstance(delay, bool) or not 1 <= delay <= lay.DELAY_MAX:
         raise UsageError(
-            f"a delay of {delay!r} seconds cannot be", advice=f"Give 1 to {lay.DELAY_MAX} whole seconds"
+            f"a delay cannot have {delay!r} seconds", advice=f"Give 1 to {lay.DELAY_MAX} whole seconds"
         )
     return delay
 

@@ -92,7 +92,7 @@ class SessionStore(Closes):
                 advice="Give `on_exhausted`, which then gets them, or open the store without `strict`",
             )
         if file_seconds is not None and file_seconds < 1:
-            raise UsageError(f"a file cannot be written for {file_seconds!r} seconds")
+            raise UsageError(f"file_seconds must be above 0, not {file_seconds!r}")
         self._times = Times(clock)
         self._on_exhausted = on_exhausted or warn_exhausted
         disk = disk or Disk()
@@ -401,7 +401,7 @@ class SessionStore(Closes):
     def due_batch(self, now: float | None = None, limit: int = 100_000) -> Replays:
         """Like `due`, for many: columns, to be ended together."""
         if limit < 1:
-            raise UsageError(f"a limit of {limit} sessions gives none")
+            raise UsageError(f"the limit must be at least 1, not {limit}")
         time = math.floor(self._times.now(now))
         while True:
             with self._leading():

@@ -348,7 +348,7 @@ class ReplicaLog(Closes):
     def read_snapshot(self, chunk_size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the snapshot file, to send to another node."""
         if _check_number("chunk size", chunk_size) < 1:
-            raise UsageError("a chunk has at least one byte")
+            raise UsageError("a chunk must have at least 1 byte")
         self._engine.failstop.check()
         path = posixpath.join(self._engine.data, lay.SNAPSHOT_FILE)
         with self._engine.disk.open(path) as file:
