@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SHOWN = {
     "embed_queue.py": [
-        "refused (key-range): key 10 is outside 0..9, the range of queue 'jobs'",
+        "refused (key-range): key 10 is outside 0..9, the range of queue 'jobs'. Give a key inside the range",
         "took id 2: rotate keys",
         "2 waiting, 1 handed out",
         "after a restart: ['rotate keys', 'renew certificate', 'send the report']",

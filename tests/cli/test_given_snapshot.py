@@ -127,7 +127,7 @@ def test_a_log_without_entries_has_nothing_to_cover(tmp_path, state, typed):
 def test_a_directory_in_use_and_a_damaged_one_are_refused(peer, state, typed):
     with RaftStore(peer):
         status, _, talk = typed("snapshot", peer, "--as-of", 9, "--data", state)
-        assert (status, "another process" in talk) == (3, True)
+        assert (status, "this process has this directory open" in talk) == (3, True)
     (peer / index_path(4)).unlink()
     before = snapshot_of(peer)
     status, _, talk = typed("snapshot", peer, "--as-of", 9, "--data", state)
