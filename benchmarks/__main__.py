@@ -7,8 +7,10 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 from benchmarks import limestone, machine, mpy6a, spark, taskflux, zmqraft
+from benchmarks.results import Results
 from benchmarks.table import Table
 
 
@@ -22,12 +24,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--directory", default=".bench", help="where to work; on the disk to measure (%(default)s)"
     )
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="add the figures to FILE; `make docs` makes pages of docs/performance.json",
+    )
     options = parser.parse_args(arguments)
+    if options.save is not None and options.quick:
+        parser.error("--quick measures nothing that could be saved")
 
     def wanted(name: str) -> bool:
         if options.only is not None and not name.startswith(options.only):
             return False
         print(f"measuring {name}", file=sys.stderr)
+        table.begin(name)
         return True
 
     def wanted_dialect(name: str) -> bool:
@@ -55,6 +66,11 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(work, ignore_errors=True)
         if not there and not os.listdir(options.directory):
             os.rmdir(options.directory)
+    table.end()
+    if options.save is not None:
+        results = Results.read(options.save)
+        results.add(table)
+        results.write(options.save)
     if options.quick:
         table.notes.insert(
             0, "Small sizes: this run shows that the benchmark works; its figures mean nothing."

@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from rocksdict import Options, Rdict
 
-from benchmarks.clock import in_threads
+from benchmarks.clock import in_threads, rate
 from benchmarks.table import RECORDS_PER_SECOND, SECONDS_PER_MILLION, Contender, Row, Table, contest, row
 from flintlog.dialects.limestone.store import Datastore
 
@@ -32,7 +35,9 @@ ORIGINAL_OPEN_SECONDS, ORIGINAL_COMPACT_SECONDS = 88, 105
 AIM_TIMES = 20
 
 OURS = "limestone"
-PEER = "RocksDB"
+PEER = ROCKSDB = "RocksDB"
+SQLITE = "SQLite table"
+PUT_MANY = "limestone, put_many"
 FLOOR = "floor: the same bytes, write and sync"
 
 NOTES = [
@@ -51,18 +56,21 @@ class Sizes:
 
     written: int = 5_000_000
     singles: int = 200_000
+    looked_up: int = 100_000
     rounds: int = 3
     sorted_: tuple[int, ...] = (5_000_000, 10_000_000)
     heavy_rounds: int = 1
 
 
-QUICK = Sizes(written=40_000, singles=2_000, rounds=2, sorted_=(50_000,), heavy_rounds=1)
+QUICK = Sizes(written=40_000, singles=2_000, looked_up=1_000, rounds=2, sorted_=(50_000,), heavy_rounds=1)
 
 
 def run(table: Table, directory: str, sizes: Sizes, wanted: Callable[[str], bool]) -> None:
     """Fill the table with every topic that is wanted."""
     if wanted("limestone/write"):
         table.rows += write(directory, sizes)
+    if wanted("limestone/get"):
+        table.rows += get(os.path.join(directory, "get"), sizes)
     for count in sizes.sorted_:
         for keys in (count, min(FEW_KEYS, count // 10)):
             if wanted(f"limestone/sort/{count}/{keys}"):
@@ -189,7 +197,59 @@ def write(directory: str, sizes: Sizes) -> list[Row]:
         figures = contest(one, [disk_floor], sizes.rounds)
         compared = f"{sizes.singles:,} single puts on {word}, epochs of 40 ms; the bytes alone"
         rows.append(row(f"write, put, {word}", RECORDS_PER_SECOND, figures, [FLOOR], compared=compared))
+    one = Contender(OURS, fresh(lambda place: singles(place, sizes.singles, 1)))
+    many = Contender(PUT_MANY, fresh(lambda place: fill(place, sizes.singles, sizes.singles)))
+    figures = contest(one, [many], sizes.rounds)
+    compared = f"{sizes.singles:,} single puts on 1 channel; the same entries with put_many"
+    title = "write, put, against put_many"
+    rows.append(row(title, RECORDS_PER_SECOND, figures, [PUT_MANY], compared=compared, ratio_min=0.4))
     return rows
+
+
+def get(directory: str, sizes: Sizes) -> list[Row]:
+    """Values of single keys: from the snapshot of a store, from a table of SQLite, from RocksDB."""
+    os.makedirs(directory)
+    count = sizes.looked_up
+    keys = [number.to_bytes(8, "big") for number in range(count)]
+    value = b"x" * VALUE_BYTES
+    asked = [keys[number] for number in np.random.default_rng(2).integers(0, count, count).tolist()]
+    place = os.path.join(directory, "store")
+    with Datastore(place) as store:
+        with store.channel().session() as session:
+            session.put_many(1, keys, [value] * count)
+        store.wait_durable(store.switch_epoch() - 1)
+    table = sqlite3.connect(os.path.join(directory, "table.db"))
+    table.execute("CREATE TABLE entries (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+    table.executemany("INSERT INTO entries VALUES (?, ?)", ((key, value) for key in keys))
+    table.commit()
+    rocksdb = Rdict(os.path.join(directory, "rocksdb"), Options(raw_mode=True))
+    for key in keys:
+        rocksdb[key] = value
+
+    def measured(find: Callable[[bytes], object]) -> Callable[[], float]:
+        def work() -> None:
+            for key in asked:
+                find(key)
+
+        return lambda: rate(count, work)
+
+    def select(key: bytes) -> object:
+        return table.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
+
+    with Datastore(place) as store, closing(table), closing(rocksdb):
+        assert store.snapshot is not None and store.snapshot.get(1, keys[0]) == value
+        snapshot = store.snapshot
+        ours = Contender(OURS, measured(lambda key: snapshot.get(1, key)))
+        peers = [Contender(SQLITE, measured(select)), Contender(ROCKSDB, measured(rocksdb.get))]
+        figures = contest(ours, peers, sizes.rounds)
+    shutil.rmtree(directory)
+    compared = f"{count:,} lookups of single keys among {count:,}, in no order, warm cache"
+    return [
+        row("get, one key", RECORDS_PER_SECOND, figures, [SQLITE], compared=compared, ratio_min=1),
+        row(
+            "get, one key, RocksDB", RECORDS_PER_SECOND, figures, [ROCKSDB], compared=compared, ratio_min=0.33
+        ),
+    ]
 
 
 def job(table: Table, name: str, directory: str, count: int, label: str) -> float:

@@ -11,7 +11,16 @@ from importlib import metadata
 
 def facts(directory: str) -> dict[str, str]:
     """What to state beside the figures."""
-    packages = ("numpy", "numba", "persist-queue", "litequeue", "pysyncobj", "huey", "rocksdict")
+    packages = (
+        "numpy",
+        "numba",
+        "persist-queue",
+        "litequeue",
+        "localqueue",
+        "pysyncobj",
+        "huey",
+        "rocksdict",
+    )
     versions = [f"{name} {metadata.version(name)}" for name in packages]
     return {
         "cores": str(len(os.sched_getaffinity(0))),

@@ -1,4 +1,4 @@
-"""The queues that are compared, behind one face: ours, persist-queue (SQLite and file) and litequeue.
+"""The queues that are compared, behind one face: ours, persist-queue (SQLite and file), litequeue and localqueue.
 
 Every call that returns has its change on disk. The SQLite ones run with `synchronous=FULL` and WAL and commit
 in every call, which `check_full` makes sure of. The file queue of persist-queue syncs nothing by itself
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import litequeue
+import localqueue
 import persistqueue
 from persistqueue.serializers import pickle
 
@@ -251,6 +252,50 @@ class LiteQueue:
     @staticmethod
     def file_in(directory: str) -> str:
         return os.path.join(directory, "queue.db")
+
+    def close(self) -> None:
+        self._queue.close()
+
+
+class _AsItIs:
+    """Payloads are bytes here."""
+
+    def dumps(self, obj: bytes, /) -> bytes:
+        return obj
+
+    def loads(self, data: bytes, /) -> bytes:
+        return data
+
+
+class LocalQueue:
+    """localqueue, an engine in Rust on SQLite, in its durable mode. A take is a lease; it takes no batch."""
+
+    name = "localqueue"
+    durable = True
+    batches_adds = True
+    batches_takes = False
+
+    def __init__(self, directory: str) -> None:
+        self._queue = localqueue.SimpleQueue(
+            directory, durability=localqueue.DurabilityMode.DURABLE, serializer=_AsItIs()
+        )
+
+    def add(self, payload: bytes) -> None:
+        self._queue.put(payload)
+
+    def add_many(self, payloads: Sequence[bytes]) -> None:
+        self._queue.put_many(list(payloads))
+
+    def take(self) -> None:
+        self._queue.ack(self._queue.get())
+
+    def take_many(self, count: int) -> None:
+        taken = [self._queue.get() for _ in range(count)]
+        for one in taken:
+            self._queue.ack(one)
+
+    def tidy(self) -> None:
+        self._queue.purge(0)
 
     def close(self) -> None:
         self._queue.close()

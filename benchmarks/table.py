@@ -12,7 +12,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Row:
     everyone: dict[str, float]
     aim: str = ""
     reached: bool | None = None
+    topic: str = ""
 
 
 Figures = dict[str, list[float]]
@@ -108,6 +109,16 @@ class Table:
     rows: list[Row] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    topic: str = ""
+
+    def begin(self, topic: str) -> None:
+        """The rows from here on are of this topic."""
+        self.end()
+        self.topic = topic
+
+    def end(self) -> None:
+        """The rows that came since `begin` get their topic."""
+        self.rows = [replace(one, topic=one.topic or self.topic) for one in self.rows]
 
     def as_json(self) -> dict[str, object]:
         return {"rows": [asdict(one) for one in self.rows], "facts": self.facts, "notes": self.notes}
