@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,21 +79,26 @@ class Window:
 
     piece: Piece
     next: int = 0
+    head: int = field(init=False)  # when the first of those that are left is due
+
+    def __post_init__(self) -> None:
+        self._look()
 
     @property
     def times(self) -> NDArray[np.int64]:
         """When those that are left are due."""
         return self.piece.records.replay_time[self.next :]
 
-    @property
-    def head(self) -> int:
-        """When the first of those that are left is due."""
-        return int(self.piece.records.replay_time[self.next])
+    def _look(self) -> None:
+        times = self.piece.records.replay_time
+        if self.next < len(times):
+            self.head = int(times[self.next])
 
     def take(self, count: int) -> Piece:
         """Hand out so many, or all that are left."""
         piece, begin = self.piece, self.next
         self.next = min(begin + count, len(piece.records))
+        self._look()
         return Piece(piece.file, piece.base, piece.buffer, piece.records[begin : self.next])
 
     def forget(self, offset: int) -> None:
@@ -101,6 +106,7 @@ class Window:
         rest = self.piece.records.offset[self.next :] + self.piece.base
         keep = np.concatenate((np.ones(self.next, np.bool_), rest != offset))
         self.piece = replace(self.piece, records=self.piece.records[keep])
+        self._look()
 
 
 class ChainReader(ABC):

@@ -34,14 +34,12 @@ class _Chain(ChainReader):
 
     def head(self) -> int | None:
         """When the next session is due; None when none waits."""
-        self.trim()
         if not self.windows and not self.load(_WINDOW_BYTES):
             return None
         return self.windows[0].head
 
     def fill(self, now: int, limit: int) -> int:
         """Read until `limit` due records are in the windows, or all that are due; returns how many are due."""
-        self.trim()
         due = sum(_due(window, now) for window in self.windows)
         size = _WINDOW_BYTES
         while due < limit:
@@ -61,8 +59,8 @@ class _Chain(ChainReader):
     def take(self, count: int) -> Iterator[Piece]:
         """Hand out the next `count` records."""
         while count:
-            self.trim()
             piece = self.windows[0].take(count)
+            self.trim()
             count -= len(piece.records)
             yield piece
 
@@ -144,6 +142,8 @@ class DueReader:
         # No other reader has one of the first `limit`; among equal heads the longer delay goes first.
         first = sorted(item for item in heads if item[0] <= now)[:limit]
         readers = [chains[at] for at in sorted(at for _, at in first)]
+        if limit == 1 and readers:
+            return [*readers[0].take(1)], np.arange(1)
         due = [reader.fill(now, limit) for reader in readers]
         if len(readers) < 2:
             pieces = [piece for reader in readers for piece in reader.take(min(due[0], limit))]

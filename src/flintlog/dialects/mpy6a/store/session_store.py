@@ -215,23 +215,19 @@ class SessionStore(Closes):
                 self._chains.advance(work, name)
             self._engine.submit(work)
 
-    @contextmanager
-    def _leading(self) -> Iterator[None]:
-        with self._engine.lock:
-            self._engine.failstop.check()
-            if not self._leads:
-                raise NotLeadingError(
-                    "a follower takes operations from its leader only",
-                    file=self.path,
-                    advice="Use `lead` first",
-                )
-            yield
+    def _check_leading(self) -> None:
+        self._engine.failstop.check()
+        if not self._leads:
+            raise NotLeadingError(
+                "a follower takes operations from its leader only", file=self.path, advice="Use `lead` first"
+            )
 
     @contextmanager
     def _working(self) -> Iterator[Work]:
         """Operations as they are added; durable on return. What was applied is written whatever is raised."""
         with DEFERRED:
-            with self._leading():
+            with self._engine.lock:
+                self._check_leading()
                 work = Work()
                 try:
                     yield work
@@ -404,7 +400,8 @@ class SessionStore(Closes):
             raise UsageError(f"the limit must be at least 1, not {limit}")
         time = math.floor(self._times.now(now))
         while True:
-            with self._leading():
+            with self._engine.lock:
+                self._check_leading()
                 work = Work()
                 pieces, order, spent = self._due.take(work, time, limit)
                 self._chains.let_go(work, time, lambda delay: self._due_after(delay, time))
@@ -508,7 +505,8 @@ class SessionStore(Closes):
         Files that sessions were handed out of since the store was opened stay as they are. `workers` write the merged
         files, where they are given.
         """
-        with self._leading():
+        with self._engine.lock:
+            self._check_leading()
             return self._chains.merge(self._due.in_use(), workers)
 
     # Two stores
