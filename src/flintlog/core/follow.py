@@ -77,9 +77,7 @@ class Delivery:
     query: EntryQuery
     split: Split | None = None
     report: Report | None = None
-    marks: tuple[
-        tuple[Position, int, int], ...
-    ] = ()  # entries that must be here: position, term, checksum
+    marks: tuple[tuple[Position, int, int], ...] = ()  # entries that must be here: position, term, checksum
     count: int | None = None  # how many entries there must be; None: not known
     statuses: tuple[str, ...] = ()  # deliver entries with these, where entries have a status
     inode: int | None = None  # of the file, where a file may be renamed

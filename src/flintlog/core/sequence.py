@@ -391,8 +391,7 @@ def _candidates(
     numbers: NDArray[np.integer[Any]],
     more: list[int],
 ) -> list[Mark]:
-    """The entries of a batch that may stay marks: the last of each term, those 0, 1, 2, 4, ... before the end, and
-    `more`."""
+    """The entries of a batch that may stay marks: the last of each term, 0, 1, 2, 4, ... before the end, and `more`."""
     import numpy as np
 
     rows = len(numbers)

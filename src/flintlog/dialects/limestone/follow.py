@@ -9,7 +9,7 @@ A cursor of such a log:
 | `lost` | [first, last] of the epochs that were compacted before they could be delivered |
 
 Sessions of a durable epoch are written and closed, so nothing is added to it and nothing taken back. Channels are read
-side by side: entries of one epoch come in no order but that of their channel. Invalidated sessions are not delivered.
+side by side: within an epoch only the entries of one channel are in order. Invalidated sessions are not delivered.
 
 Compaction takes logs away. A follower that has their epochs goes on behind them; a new follower gets the compacted
 entries first (`status` compacted), then the epochs above. A follower that missed some epochs cannot get them any more:
@@ -230,7 +230,7 @@ class EpochFollower:
 
 
 def follower(log: Log) -> Follower:
-    """What is new in a log."""
+    """A follower of this log."""
     return EpochFollower(log)
 
 

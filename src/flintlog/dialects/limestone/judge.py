@@ -39,8 +39,7 @@ _PROBES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Tail(Damage):
-    """Bytes that cannot be read. Cut or mark them from `begin` on; `resumes` is where a durable snippet begins or
-    ends."""
+    """Bytes that cannot be read. A cut or a mark begins at `begin`; a durable snippet begins or ends at `resumes`."""
 
     begin: int = 0
     marked: bool = False  # inside an invalidated snippet, which no reader reads

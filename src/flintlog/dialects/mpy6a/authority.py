@@ -29,8 +29,7 @@ class ByNote:
     newest: dict[str, StateID] = field(default_factory=dict)  # session id in each file that is written
 
     def last(self, logged: StateID) -> StateID:
-        """Where the log ends. A change log has no event for a record, but the record has the state id of its
-        operation."""
+        """Where the log ends. A change log has no event for a record, but the record has its state id."""
         return max([logged, *self.newest.values()])
 
     def synced(self, name: str, otherwise: int) -> int:
@@ -46,8 +45,7 @@ class ByNote:
         return self.described.get(file.name, 0) if file.written else _NEVER_TORN
 
     def misfit(self, file: File, size: int | None) -> Finding | None:
-        """The finding for a file whose size is wrong; `size` is None when it is missing. Its records need no look
-        then."""
+        """The finding for a file of a wrong size (None: it is missing), whose records then need no look."""
         if size is None and (file.length or file.name != self.created):
             return short(file, 0, "the file is missing")
         size = size or 0
@@ -86,7 +84,7 @@ class ByOperationLog:
     opened: int  # open sessions in the checkpoint
     changes: list[bytes] = field(default_factory=list)  # events of the change log since the checkpoint
     set_aside: list[Bytes] = field(default_factory=list)  # exhausted sessions since the checkpoint
-    tails: dict[str, list[Bytes]] = field(default_factory=dict)  # the bytes behind what was synced, by data file
+    tails: dict[str, list[Bytes]] = field(default_factory=dict)  # the bytes behind that, by data file
     _synced: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:

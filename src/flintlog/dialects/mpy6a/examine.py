@@ -1,5 +1,4 @@
-"""The data files of a directory against what its logs say of them: every record, their order, and where each file
-ends."""
+"""Compares the data files of a directory with its logs: every record, their order, and where each file ends."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ Reader = Callable[[Sequence[tuple[Content, int]]], Iterator["FileSummary"]]
 def examine(
     found: Survey, examine_bytes: int | None, progress: Progress, reader: Reader | None = None
 ) -> None:
-    """Examine the size of every file, and the records of the newest ones up to so many bytes; a `reader` reads all
-    records."""
+    """Examine the size of every file, and the records of the newest ones up to so many bytes; a `reader` reads all."""
     left = examine_bytes if reader is None else None
     total = sum(file.length for file in found.machine.files.values())
     done = 0

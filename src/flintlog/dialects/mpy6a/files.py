@@ -64,8 +64,7 @@ def _is_snapshot(head: bytes) -> bool:
 
 
 def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
-    """Every name in the directory, sorted into roles. With `trusting` it is one of ours: a link or pipe in it is
-    refused."""
+    """Every name in the directory, sorted into roles. `trusting` that it is ours, refuse a link or pipe."""
     data: dict[str, int] = {}
     known: dict[str, int] = {}
     scratch, foreign = [], []

@@ -74,7 +74,7 @@ class OperationFollower(SequenceFollower):
 
 
 def follower(log: Log) -> Follower:
-    """What is new in a log."""
+    """A follower of this log."""
     return OperationFollower(log)
 
 

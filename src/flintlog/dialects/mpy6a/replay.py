@@ -209,8 +209,7 @@ class Machine:
         return chain[-1].last_time if chain else 0
 
     def is_spent(self, file: File) -> bool:
-        """May a file be deleted, because it is read to its end? The last name of a delay stays, so that no name is used
-        twice."""
+        """Is a file read to its end, so that it may go? The last name of a delay stays: no name is used twice."""
         if file.written or file.offset < file.length:
             return False
         return file.name != max((other.name for other in self.chains[file.delay]), key=lay.name_key)
@@ -218,8 +217,7 @@ class Machine:
     # One operation
 
     def apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
-        """Change the state; returns the effects. Raises `MalformedError` and changes nothing when the operation does
-        not fit."""
+        """Change the state; returns the effects. An operation that does not fit raises and changes nothing."""
         if state_id <= self.last:
             raise MalformedError("order", f"it comes after {self.last}")
         last = state_id

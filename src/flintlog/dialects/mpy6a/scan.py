@@ -260,9 +260,9 @@ def _describe_record(buffer: memoryview, stop: Stop, before: int) -> tuple[str, 
 
 
 def record_behind(buffer: memoryview, at: int, before: int) -> int:
-    """Where behind `at` good records stand that reach the end of the file: one cut before has a wrong length.
+    """Where, behind `at`, good records begin that reach the end of the file; -1 when there are none.
 
-    -1 when there are none.
+    A cut record before them then has a wrong length.
     """
     found: int = _search_record.run(len(buffer) - at, buffer, at + 1, len(buffer), before)
     return found

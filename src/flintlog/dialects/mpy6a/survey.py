@@ -94,9 +94,10 @@ def sound_survey(disk: Disk, path: str, *, examine_bytes: int) -> Iterator[Surve
 
 
 def _moment(disk: Disk, path: str) -> object:
-    """What stays the same while the files of a directory fit together.
+    """A value that stays equal as long as the files of a directory fit together.
 
-    With an operation log that is its checkpoint: everything behind it stands in the log. Without one it is everything.
+    With an operation log that is its checkpoint: the log has everything behind it. Without one it is the snapshot and
+    the size of every file.
     """
     try:
         log = posixpath.join(path, lay.OPERATIONS_FILE)
@@ -183,8 +184,7 @@ def _examined(
 
 
 def _sort_leftovers(found: Survey) -> None:
-    """Data files that no descriptor names: leftovers of a deletion or of unfinished work, or files whose descriptor is
-    lost."""
+    """Data files that no descriptor names: left by a deletion or unfinished work, or their descriptor is lost."""
     found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
     found.unexplained = tuple(
         name

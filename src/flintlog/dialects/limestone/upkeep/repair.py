@@ -78,7 +78,9 @@ def plan_repair(
     _plan_logs(found, draft)
     compacts = _plan_left_out(found, draft)
     _plan_opening(found, draft)
-    draft.lost += [item.message for item in findings if item.code == "blob-missing"]  # no repair brings it back
+    draft.lost += [
+        item.message for item in findings if item.code == "blob-missing"
+    ]  # no repair brings it back
     if found.manifest is None and any(item.severity is Severity.UNSUPPORTED for item in findings):
         draft.refusal = "there is no manifest, and nothing else tells the version of the files; put it back"
 

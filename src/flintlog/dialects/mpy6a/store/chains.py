@@ -1,5 +1,4 @@
-"""The data files of every delay, as a store writes them: it begins one behind a full one, and removes those that are
-read."""
+"""The data files of every delay, as a store writes them: it begins one behind a full one, and removes read ones."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class Chains:
             self.begin_file(work, delay, due)
 
     def begin_file(self, work: Work, delay: int, due: int) -> None:
-        """Begin the next file of a delay, then delete those that are read: a new name must come behind all living
-        ones."""
+        """Begin the next file of a delay, then delete read ones: a new name must come behind all living ones."""
         if (tail := self._engine.machine.tail(delay)) is not None:
             self._engine.do(work, lay.StopWriting(tail.name))
         self._engine.do(work, lay.Create(delay, due - delay))
@@ -79,7 +77,7 @@ class Chains:
     def _publish(self, merge: Merge, written: DiskFile) -> str:
         """Give a synced merged file its name; file and name count from the next `rebase`."""
         engine = self._engine
-        # Its creation time is that of the first file. Its name comes behind the delay's last name, which always lives:
+        # It counts as created with the first file. Its name comes behind the delay's last name, which always lives:
         # any other may have been used before.
         living = [*engine.machine.files, *list_files(engine.disk, engine.path).data]
         chain = engine.machine.chains[merge.files[0].delay]

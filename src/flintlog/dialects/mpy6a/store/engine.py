@@ -135,7 +135,7 @@ class Engine:
             self.machine.last = max(self.machine.last, newest)
 
     def stand_alone(self) -> None:
-        """Take the note's files as the whole state: no leader has more."""
+        """Take the note's files as the whole state, and ask no leader for the rest."""
         self.whole = True
         if self._log is not None and self.alone:
             self._write_state()

@@ -292,7 +292,7 @@ class Arrival:
         self._descriptors: dict[str, Descriptor] = {}
         self._sessions: list[Open] = []
         self._files: dict[str, File] = {}
-        self._moved: list[tuple[str, str]] = []  # the follower's own files that made way: name, and name until the end
+        self._moved: list[tuple[str, str]] = []  # own files that made way: name, and name until the end
 
     def take(self, item: Shipped | Description | Opened) -> None:
         match item:
@@ -304,7 +304,9 @@ class Arrival:
                 if known is not None and known.id != descriptor.id and descriptor.name not in self._received:
                     self._make_way(descriptor.name)
                 if descriptor.name not in self._own:
-                    self._write(descriptor.name, self._end(descriptor.name), b"")  # the file may have no records
+                    self._write(
+                        descriptor.name, self._end(descriptor.name), b""
+                    )  # the file may have no records
                 if self._end(descriptor.name) != descriptor.length:
                     raise GapError(f"{descriptor.name} is described before its records are all there")
             case Opened(session):
@@ -331,8 +333,7 @@ class Arrival:
         return machine, [name for name in self._own if name not in machine.files]
 
     def _find_last_times(self, machine: Machine) -> None:
-        """Read when the last record of each delay is due: a new session may not be due before it, and no descriptor
-        says it."""
+        """Read when the last record of each delay is due, which no descriptor says: a new session is not due before."""
         for chain in machine.chains.values():
             last = chain[-1]
             with self._engine.disk.open(posixpath.join(self._engine.path, last.name)) as file:
@@ -394,8 +395,7 @@ class Arrival:
         self._received[name] = offset + len(data)
 
     def _copy(self, name: str) -> None:
-        """Go on in a copy: after a crash nothing in a file of the note would tell shipped bytes from acknowledged
-        ones."""
+        """Go on in a copy: after a crash no file of the note would tell shipped bytes from acknowledged ones."""
         length = self._own[name].length
         with self._engine.disk.open(posixpath.join(self._engine.path, name)) as file:
             self._make_way(name)

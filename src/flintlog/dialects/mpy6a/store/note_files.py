@@ -101,8 +101,7 @@ class NoteFiles:
                 keep_cut(self._disk, self._directory, file, 0)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files that no descriptor names; durable on return, so that the events and marks that explain them may
-        go."""
+        """Remove files that no descriptor names; durable on return, so that what explains them may go."""
         for name in names:
             self._remove(name)
         self._sync_names()

@@ -97,7 +97,7 @@ class SessionStore(Closes):
         self._on_exhausted = on_exhausted or warn_exhausted
         disk = disk or Disk()
         failstop = FailStop(path := disk.resolve(path), self._wake)
-        self._news = threads.StoreLock(failstop)  # held alone
+        self._news = threads.StoreLock(failstop)  # never held with another lock
         self._changed = self._news.condition()
         self._changes = 0
         self._leads = False
@@ -211,7 +211,7 @@ class SessionStore(Closes):
             self._leads = True
             self._due.begin()
             work = Work()
-            for name in list(machine.files):  # a crash may have come between the end of a session and the shift
+            for name in list(machine.files):  # a crash may come between the end of a session and the shift
                 self._chains.advance(work, name)
             self._engine.submit(work)
 
@@ -421,8 +421,7 @@ class SessionStore(Closes):
                 return Replays(self, pieces, order)
 
     def _tell(self, record: Record) -> bool:
-        """Call the callback with an exhausted session. Returns whether it succeeded; a failure must not hold up the
-        others."""
+        """Call the callback with an exhausted session; False when it fails, which must not hold up the others."""
         try:
             self._on_exhausted(record)
         except Exception:
@@ -518,9 +517,7 @@ class SessionStore(Closes):
         """How far this store is, for `catch_up` of another."""
         with self._engine.lock:
             machine = self._engine.machine
-            last = (
-                machine.last if self._engine.whole else lay.ZERO
-            )  # the note's files give only a bound
+            last = machine.last if self._engine.whole else lay.ZERO  # the note's files give only a bound
             return Progress(last, tuple(machine.descriptors()), machine.exhausted)
 
     def catch_up(self, progress: Progress) -> Iterator[Item]:
@@ -538,9 +535,9 @@ class SessionStore(Closes):
             return self.last
 
     def apply(self, operations: Operations) -> StateID:
-        """Do what the leader did, with its state ids; durable on return. What was done before is left out.
+        """Apply the leader's operations with their state ids; durable on return. Leaves out those applied before.
 
-        A damaged or a missing operation is refused with all of them.
+        When one is damaged or missing, all of them are refused.
         """
         with self._engine.lock:
             self._check_following()

@@ -69,9 +69,7 @@ class Rebuild:
     machine: Machine = field(default_factory=Machine)
     files: list[Rebuilt] = field(default_factory=list)
     gone: list[File] = field(default_factory=list)
-    strangers: list[str] = field(
-        default_factory=list
-    )  # data files without a descriptor and without sessions
+    strangers: list[str] = field(default_factory=list)  # data files without a descriptor and without sessions
     exhausted: Rebuilt | None = None
     doubtful: bool = False  # are the descriptors of the data files damaged?
     strange: set[int | None] = field(default_factory=set)  # delays with two files that may have swapped names
@@ -213,7 +211,7 @@ def _bytes(made: Rebuild, file: File) -> tuple[memoryview, tuple[int, int] | Non
     found = made.found
     disk = found.view(file.name)
     tail = found.authority.tail(file.name)
-    if file.delay in made.strange:  # as long as the file and the log reach
+    if file.delay in made.strange:  # all of the file, and all of the log
         more = b"" if disk[len(disk) - len(tail) :] == tail else tail
         return memoryview(b"".join((disk, more))), (len(disk), len(disk)) if more else None
     if not tail:
@@ -357,7 +355,7 @@ def _greatest_event(found: Survey) -> StateID:
 
 
 def _settle_sessions(made: Rebuild) -> None:
-    """Keep open sessions; one whose record is lost keeps its data."""
+    """Keep the open sessions that did not end since; one whose record is lost keeps its data."""
     files = {item.name: item for item in made.files}
     for session in list(made.machine.sessions.values()):
         place = session.place

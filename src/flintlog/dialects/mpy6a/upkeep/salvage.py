@@ -107,8 +107,7 @@ class Saved:
         ).widened()
 
     def widened(self) -> Saved:
-        """The same with each hole large enough for a record: beside a smaller one a neighbour is wrong too, and is
-        dropped."""
+        """The same with holes that have room for a record: a smaller one means that its neighbour is wrong too."""
         keep = np.ones(len(self.offset), np.bool_)
         ends = self.ends()
         holes: list[tuple[int, int]] = []
@@ -271,7 +270,7 @@ def filler(size: int, due: int) -> bytes:
 def content(view: memoryview, saved: Saved, times: Ints, filled: int, due: int) -> Iterator[bytes]:
     """The file with other times, without its holes; those that begin before `filled` keep their place.
 
-    Filling records without a neighbour to take a time from get the time `due`.
+    A hole is filled with the time of the record before it, or `due` when the file has no record.
     """
     holes = dict(saved.holes)
     ends = saved.ends()
