@@ -224,8 +224,8 @@ def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[in
 
 
 def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
-    """The live range of the log. Up to some size it is of one moment, also while a store writes; a larger one is read
-    file by file."""
+    """The live range of the log. Up to some size it is of one moment, also under a writer; more is read file by
+    file."""
     for left in reversed(range(LOOKS_MAX)):
         pieces, live = live_splits(seen.take("part", partial(steady_survey, disk, path)), as_of)
         if sum(split.end for split in pieces) > COPY_BYTES_MAX:

@@ -303,8 +303,7 @@ def encode_snapshot_head(index: int, term: int, size: int) -> bytes:
 
 
 def find_segment(view: memoryview, token: bytes, at: int) -> Segment | None:
-    """The first segment with this token from `at` on; None when the file ends before, or has no more segments that
-    belong to its head."""
+    """The first segment with this token from `at` on; None when the file ends before, or the head does."""
     some = islice(segments_in(view, at), HEAD_SEGMENTS_MAX)
     return next((found for found in some if found.token == token), None)
 

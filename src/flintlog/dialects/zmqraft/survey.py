@@ -337,8 +337,7 @@ def _read_snapshot(found: Survey) -> None:
 
 
 def substitute(found: Survey) -> str | None:
-    """What can replace a lost snapshot before this log: the name of a predecessor, "" for an empty snapshot; None for
-    nothing."""
+    """What can replace a lost snapshot before this log: a predecessor's name, "" for an empty snapshot, or None."""
     first = min(found.reads, default=None)
     if first is None:
         return None
@@ -421,8 +420,7 @@ def _read_state(found: Survey, name: str) -> None:
 
 
 def _compare_states(found: Survey) -> None:
-    """Compare the state files with the log. An entry above the term is a note, because a store takes entries without
-    asking for a term."""
+    """Compare the state files with the log. A term below the log's is a note: appending does not ask for a term."""
     raft = found.states.get(lay.RAFT_STATE_FILE)
     if raft is not None and found.last_term is not None and raft.values["currentTerm"] < found.last_term:
         message = f"term {raft.values['currentTerm']} is below the log's last term {found.last_term}"

@@ -178,8 +178,7 @@ class RaftStore(Closes):
         return dict(changes)
 
     def _lower_applied(self, last: int) -> None:
-        """Lower the applied index before the log ends at `last`, so that a crash between the two leaves it inside the
-        log."""
+        """Lower the applied index before the log ends at `last`, so that no crash leaves it beyond the log."""
         if self.applied["lastApplied"] > last:
             self.applied.update(lastApplied=last)
 

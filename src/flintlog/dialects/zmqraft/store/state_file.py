@@ -1,5 +1,4 @@
-"""`StateFile`: the properties of a peer, appended as they change. Opening cuts and reports what a crash left half
-written."""
+"""`StateFile`: the properties of a peer, appended as they change. Opening cuts and reports a half-written end."""
 
 from __future__ import annotations
 

@@ -89,8 +89,7 @@ class TokenFile:
         return end
 
     def _refuse_unless_last(self, uncommitted: Segment, size: int) -> None:
-        """Raise unless the segment without a first byte is the last, as a crash leaves it: cutting another would lose
-        more."""
+        """Raise unless the segment without a first byte is the last, as after a crash: another must not be cut."""
         if self._is_last(uncommitted, size):
             return
         text = "a segment without the first byte of its token stands before others"
