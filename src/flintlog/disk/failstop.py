@@ -43,8 +43,7 @@ class FailStop:
         return ClosedError("this store is closed", file=self._path, advice="Open it again")
 
     def check_process(self) -> None:
-        """Raise in a process that did not open the store. Call it before any lock, which the fork may have copied as
-        held."""
+        """Raise in a process that did not open the store. Call it before any lock: the fork may have copied it held."""
         if self._forked:
             raise ForkedError(
                 "this store belongs to the process that opened it, and this one is a fork of that",

@@ -82,8 +82,7 @@ def local_path(address: str) -> str:
 
 
 def at_once(act: Callable[[T], R], each: Sequence[T], addresses: Iterable[str]) -> list[R]:
-    """Call `act` for each, in order; several at a time where addresses are remote, because most of the time is
-    waiting."""
+    """Call `act` for each, in order; several at a time where addresses are remote, which is mostly waiting."""
     if not any(map(is_remote, addresses)):
         return [act(one) for one in each]
     with ThreadPoolExecutor(_REMOTE_THREADS) as pool:

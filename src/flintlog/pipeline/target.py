@@ -164,8 +164,7 @@ class Target:
         return found
 
     def _settle(self) -> None:
-        """Make the directory what the last commit says. Removes a replaced state first, so that no row is there
-        twice."""
+        """Make the directory what the last commit says. Removes a replaced state first: no row is ever there twice."""
         left_over = [name for name in self.disk.list(self.path) if self._is_left_over(name)]
         for name in left_over:
             self._remove(name)

@@ -170,8 +170,7 @@ class _Writer:
         return Message(self._options.room.stage(Disk(), self._plan, place, part, iterator), query)
 
     def _job_of(self, query: str | None) -> str:
-        """The job of a write. All batches of a stream have the same one, so that the next commit removes what failed
-        batches staged."""
+        """The job of a write. All batches of a stream have the same, so a commit removes what failed batches staged."""
         return self._job if query is None else hashlib.sha256(query.encode()).hexdigest()[:32]
 
     def _commit(self, messages: list[Message | None], batch: Batch | None, query: str | None) -> None:

@@ -231,8 +231,7 @@ def _write_on_spark(
     schema: pa.Schema,
     part_bytes: int,
 ) -> list[DataFile]:
-    """Run a task for each delivery. A task that runs twice writes other names, and only the files that it returns
-    count."""
+    """Run a task for each delivery. A task that runs twice writes other names; only the files that it returns count."""
     from flintlog.pipeline.workers import SparkWorkers
 
     there = goal if isinstance(goal.disk.kernel, RemoteKernel) else replace(goal, disk=Disk())
