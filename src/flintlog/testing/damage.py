@@ -241,7 +241,7 @@ class Spoiled:
             store.close()
 
     def _invented(self, items: list[str], who: str) -> Iterator[str]:
-        """Say which things were never put in; not where bytes changed inside a file, which no format need notice."""
+        """Say which things were never put in, unless bytes inside a file changed: a format need not notice that."""
         strange = set(items) - self._notes.adding
         if self.whole_files and strange:
             yield f"{who} invents {len(strange)} things, one is {min(strange)!r}"
