@@ -87,11 +87,11 @@ class Window:
 
     @property
     def head(self) -> int:
-        """When the first remaining record is due."""
+        """When the first of those that are left is due."""
         return int(self.piece.records.replay_time[self.next])
 
     def take(self, count: int) -> Piece:
-        """Hand out `count` records, or all that remain."""
+        """Hand out so many, or all that are left."""
         piece, begin = self.piece, self.next
         self.next = min(begin + count, len(piece.records))
         return Piece(piece.file, piece.base, piece.buffer, piece.records[begin : self.next])
