@@ -141,7 +141,7 @@ class DueReader:
         """
         chains = self._chains()
         heads = [(head, at) for at, reader in enumerate(chains) if (head := reader.head()) is not None]
-        # Only these readers can have one of the first `limit`; among equal heads the longer delay goes first.
+        # No other reader has one of the first `limit`; among equal heads the longer delay goes first.
         first = sorted(item for item in heads if item[0] <= now)[:limit]
         readers = [chains[at] for at in sorted(at for _, at in first)]
         due = [reader.fill(now, limit) for reader in readers]
