@@ -40,7 +40,7 @@ class _Chain(ChainReader):
         return self.windows[0].head
 
     def fill(self, now: int, limit: int) -> int:
-        """Read until the windows hold `limit` due records, or all that are due; returns how many."""
+        """Read until `limit` due records are in the windows, or all that are due; returns how many are due."""
         self.trim()
         due = sum(_due(window, now) for window in self.windows)
         size = _WINDOW_BYTES
