@@ -31,7 +31,7 @@ class Batch:
         return len(self.ends)
 
     def start_of(self, place: int) -> int:
-        """Where entry number `at` begins; for the one behind the batch, the end of the batch."""
+        """Where entry number `place` begins; for the one behind the batch, the end of the batch."""
         return int(self.ends[place - 1]) if place else 0
 
 
@@ -94,7 +94,7 @@ def _numbers(word: str, values: int | Sequence[int], count: int, most: int) -> I
 
 
 def _all_bytes(word: str, values: Sequence[bytes]) -> Sequence[bytes]:
-    """Are these all values whose lengths count bytes?"""
+    """The values, as bytes unless they are: the lengths of others may not count bytes."""
     return (
         values if {*map(type, values)} <= {bytes} else [bytes(lay.as_bytes(word, value)) for value in values]
     )

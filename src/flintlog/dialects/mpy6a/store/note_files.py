@@ -180,7 +180,7 @@ class NoteFiles:
         created.clear()
 
     def _write_records(self, records: dict[str, list[Written | SetAside]]) -> None:
-        """Write records of one file that are due together as one commit, which its replay time commits."""
+        """Write the records of each file; those that are due together are one commit, by a byte of its replay time."""
         left = {name: [list(group) for _, group in groupby(pieces, _due)] for name, pieces in records.items()}
         while left:
             self._commit({name: groups.pop(0) for name, groups in left.items()})
