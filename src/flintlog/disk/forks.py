@@ -1,4 +1,4 @@
-"""Objects that a forked child must not use; each is told so before the child's first step.
+"""Objects that a forked child must not use; each hears of the fork before the child's first step.
 
 The weak references have no callback: Python would run it when an object is collected, and lose an interrupt that came
 inside it.

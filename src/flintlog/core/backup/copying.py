@@ -57,7 +57,7 @@ def identities(disk: Disk, path: str) -> dict[str, Identity]:
 
 
 class Pinned(Closes):
-    """The files of a directory, held open from before it is looked at until they are copied.
+    """The files of a directory, held open from before the survey until they are copied.
 
     An open file can still be read after it was removed, and no other file gets its identity. So the reader finds out
     whether the names still mean the same files. Of very many files it holds only the first open.

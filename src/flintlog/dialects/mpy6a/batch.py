@@ -19,7 +19,7 @@ Ids = NDArray[np.uint64]
 
 
 def split(payloads: Payloads, size_max: int) -> Iterator[Payloads]:
-    """Slices of rows whose records are about `size` bytes together, in order."""
+    """Slices of rows in order, each of at most `size_max` bytes of records; a larger record is alone."""
     for rows in slices(sizes(np.zeros(len(payloads), np.uint64), payloads.length), size_max):
         yield payloads[rows]
 

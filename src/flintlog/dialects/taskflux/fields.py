@@ -164,7 +164,7 @@ def _damage(at: int, body: memoryview, message: str) -> Generator[Span, None, in
 
 
 def _records(body: memoryview, at: int, left: int, where: ByteRange | None) -> Generator[Span, None, int]:
-    """The records of a queue; in a range only those that touch it are looked at one by one."""
+    """The records of a queue; in a range only those that touch it, one by one."""
     head = lay.STATE_RECORD.head.size
     while left:
         payload, ends, behind = record_places(body, at, left)

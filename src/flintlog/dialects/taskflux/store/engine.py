@@ -223,7 +223,7 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Give the directory free. No call is in work."""
+        """Release the directory. No call is running."""
         self.failstop.close()
         self.failstop.end()
         try:
