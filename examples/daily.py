@@ -1,10 +1,10 @@
-"""A job for every night: what is new goes to the lake, the log is checked, and what no longer counts is dropped.
+"""A job for every night: exports what is new to the lake, checks the log, and drops what is no longer needed.
 
 python examples/daily.py DIRECTORY LAKE     # one night
 python examples/daily.py [HOME]             # three of them, on a log of its own
 
-It may be killed and run again, and run twice: the exports know how far they came, and a log that is compact stays as
-it is. It ends with 1 when the log needs a person. In crontab:
+You may kill it and run it again, or run it twice: the exports know how far they came, and a compact log stays as it is.
+It ends with 1 when the log needs a person. In crontab:
 
     15 2 * * *  flock -n /run/accounts.lock python /srv/jobs/daily.py /srv/accounts /lake/accounts
 

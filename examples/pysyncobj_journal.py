@@ -5,8 +5,8 @@ and `StoreJournal` below is one: when a call returns, its change is on disk. The
 for a journal class, so `main` of a node puts ours where the library looks: `pysyncobj.syncobj.createJournal`.
 
 The script starts three nodes on loopback, writes, kills the leader with SIGKILL in the middle of writing, goes on with
-the other two, brings it back, then kills all three at once and starts them again. Whatever a node acknowledged must be
-there every time, on every node.
+the other two, brings it back, then kills all three at once and starts them again. Everything that a node acknowledged
+must be there every time, on every node.
 
     python examples/pysyncobj_journal.py [DIRECTORY]
 """

@@ -1,7 +1,8 @@
 """The storage of Raft nodes, with a leader and two followers in one process and function calls for messages.
 
-A `ReplicaLog` keeps term, vote, entries and snapshot of one node. Who leads and what is agreed is decided above it;
-here the script decides. Shown: replication, a conflict that is rolled back, and a snapshot for a node that comes late.
+A `ReplicaLog` keeps term, vote, entries and snapshot of one node. The Raft above it decides who leads and what is
+agreed; here the script does. It shows replication, a conflict that is rolled back, and a snapshot for a node that comes
+late.
 
     python examples/replicate.py [DIRECTORY]
 """

@@ -41,7 +41,7 @@ def main(directory: str) -> None:
 
 
 def answered(data: bytes, minute: int) -> bool:
-    """The service is back in the second minute, and does not know everybody."""
+    """Whether the service answers: it is back in the second minute, but does not know every caller."""
     return minute >= 2 and data != b"call nobody"
 
 

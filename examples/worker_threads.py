@@ -53,7 +53,7 @@ def main(directory: str) -> None:
             while not results.complete.is_set():
                 job = jobs.take(timeout=0.1)
                 if job is not None:
-                    with suppress(RuntimeError), job:  # what raises is given back, and comes again
+                    with suppress(RuntimeError), job:  # what fails is given back, and comes again
                         results.work(job.payload.decode())
 
         workers = [pool.submit(consume) for _ in range(WORKERS)]

@@ -137,7 +137,7 @@ def _write(log: Log) -> None:
 
 
 def _late(log: Log) -> Iterator[str]:
-    """The entries of the part that was told one by one, as they stand in the log."""
+    """The entries of the part that the writer reported one by one, as they are in the log."""
     column = {"zmqraft": "data", "mpy6a": "data", "limestone": "key", "taskflux": "payload"}[log.dialect]
     for batch in open_log(log.path, speaking=log.dialect).state():
         for value in batch.column(column).to_pylist():
@@ -162,7 +162,7 @@ def _recover(spark: SparkSession, log: Log) -> None:
 
 
 def _open(log: Log) -> None:
-    """Opening recovers; nothing else is done."""
+    """Open the log, which recovers it."""
     stores: dict[str, Callable[[str], Any]] = {
         "taskflux": lambda path: QueueStore(path, snapshot_threshold=1_000),
         "zmqraft": RaftStore,

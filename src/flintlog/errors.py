@@ -1,8 +1,8 @@
 """One error tree.
 
-Every error that leaves Flintlog is a `FlintlogError`. It carries a stable `code` (a word an operator can
-search for and a program can compare), the place (file and byte offset where there is one), and advice: what
-to do next. The command line turns the class into an exit status.
+Every error that leaves Flintlog is a `FlintlogError`. It has a stable `code` (a word to search for and to compare), the
+place (file and byte offset if known), and advice: what to do next. The command line turns the class into an exit
+status.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FlintlogError(Exception):
         return f"{text}. {self.advice}" if self.advice else text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.args), self.__dict__  # so that it travels between processes
+        return _rebuilt, (type(self), self.args), self.__dict__  # so that it can be pickled
 
 
 def _rebuilt(kind: type[FlintlogError], arguments: tuple[Any, ...]) -> FlintlogError:
@@ -64,7 +64,7 @@ def _rebuilt(kind: type[FlintlogError], arguments: tuple[Any, ...]) -> FlintlogE
 
 
 def tell(error: BaseException, sentence: str) -> None:
-    """Let an error, or an interruption, also say what became of the directory."""
+    """Add to an error or an interrupt what became of the directory."""
     if isinstance(error, KeyboardInterrupt):
         error.args = (sentence,)
     elif isinstance(error, FlintlogError) and sentence not in (error.advice or ""):
@@ -72,7 +72,7 @@ def tell(error: BaseException, sentence: str) -> None:
 
 
 class UsageError(FlintlogError, ValueError):
-    """An argument that can never be right."""
+    """An argument is wrong, whatever the directory holds."""
 
     code = "usage"
     exit_status = EXIT_USAGE
@@ -120,20 +120,20 @@ class DamageError(FlintlogError):
         self.found = found
 
     def what(self) -> str:
-        """The message, with what should stand there and what does."""
+        """The message, with what should be there and what is."""
         if self.expected is None and self.found is None:
             return self.message
         return f"{self.message} (expected {self.expected}, found {self.found})"
 
 
 class RefusedError(FlintlogError):
-    """An operation that would break a promise, so it was not begun."""
+    """The operation would break a promise, so it was not begun."""
 
     code = "refused"
 
 
 class LockedError(RefusedError):
-    """Another process writes to this directory."""
+    """Another store writes to this directory."""
 
     code = "locked"
 
@@ -145,7 +145,7 @@ class ClosedError(RefusedError):
 
 
 class ForkedError(RefusedError):
-    """The store was opened by the process that this one is a fork of."""
+    """The store belongs to the parent process, of which this one is a fork."""
 
     code = "forked"
 

@@ -124,7 +124,7 @@ def _list(disk: Disk, place: str, output: Output) -> int:
 
 
 def _verify(disk: Disk, place: str, arguments: argparse.Namespace, output: Output) -> int:
-    """All backups of a place, or one; one that is not whole does not hide the others."""
+    """Verify all backups of a place, or one; a damaged backup does not hide the others."""
     from flintlog.core.backup import check_backup, verify_backup
 
     def verify(name: str) -> int:

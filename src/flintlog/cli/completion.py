@@ -9,7 +9,7 @@ from flintlog.cli.verb import Verb
 from flintlog.errors import EXIT_OK
 
 _SHELLS = ("bash", "zsh", "fish")
-# What is completed for a word that the help calls so.
+# What the shell completes for each metavar.
 _KINDS = {
     "DIR": "DIRECTORY",
     "NEWDIR": "DIRECTORY",

@@ -1,6 +1,6 @@
-"""`dump --decode NAME`: payloads as text, JSON, msgpack, hex, or by a decoder of one's own.
+"""`dump --decode NAME`: payloads as text, JSON, msgpack or hex, or by your own decoder.
 
-A decoder of one's own is a function from bytes to a value, named by an entry point of the group `flintlog.decoders`:
+Your own decoder is a function from bytes to a value, named by an entry point of the group `flintlog.decoders`:
 
     [project.entry-points."flintlog.decoders"]
     orders = "shop.wire:decode_order"
@@ -36,7 +36,7 @@ def find_decoder(name: str) -> Decoder:
     """The decoder of that name: one of ours, or of an installed package."""
     if name in BUILT_IN:
         return BUILT_IN[name]
-    from importlib.metadata import entry_points  # slow to load, and only needed for others
+    from importlib.metadata import entry_points  # slow to load, and only decoders of other packages need it
 
     installed = entry_points(group=GROUP)
     for point in installed:
@@ -72,7 +72,7 @@ class Decoding:
             return None
         try:
             return _tidy(self._decoder(payload))
-        except Exception:  # of another's code, on bytes that may be anything
+        except Exception:  # a decoder of another package may raise anything
             self.failed += 1
             return None
 

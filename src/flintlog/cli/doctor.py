@@ -1,4 +1,4 @@
-"""`doctor`: what this machine's disk really does, and whether everything that Flintlog uses is here."""
+"""`doctor`: what this machine's disk really does, and whether everything that Flintlog uses is installed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def examine(disk: Disk, place: str, rounds: int) -> dict[str, Any]:
-    """Everything that is looked at, as one object."""
+    """All that `doctor` looks at, as one object."""
     from flintlog.columns import compile as compiler  # brings NumPy along
 
     kind, options, mount = mount_of(place)
@@ -84,7 +84,7 @@ _NOT_MEASURED: dict[str, Any] = dict.fromkeys(_MEASURED)
 
 
 def _measured(disk: Disk, place: str, rounds: int) -> dict[str, Any]:
-    """What a commit and a publish cost here, in files that are gone afterwards."""
+    """Measure what a commit and a publish cost here, in files that are removed afterwards."""
     first, second = (posixpath.join(place, f".flintlog-doctor-{number}") for number in (1, 2))
     try:
         with _gone_afterwards(disk, first, second), disk.open(first, "create") as file:

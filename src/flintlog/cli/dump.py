@@ -139,7 +139,7 @@ def entry_query(
     key: str | None,
     payload: bool,
 ) -> EntryQuery:
-    """The entries that a person asks for; `streams` has names by the word (queue, topic) that was said for them."""
+    """The query for what the user asks; `streams` maps the word of an option (queue, topic) to the names given."""
     log.check_operations(operations or ())
     return EntryQuery(
         first=first,
@@ -152,7 +152,7 @@ def entry_query(
 
 
 def _streams(log: Log, given: Mapping[str, Sequence[str]]) -> frozenset[str] | None:
-    """The names that were asked for; a word for what this dialect does not have is a mistake."""
+    """The names asked for; a word that this dialect does not have raises."""
     for word in given:
         if word not in (log.stream, "stream") or log.stream is None:
             has = f"Use --{log.stream}" if log.stream else f"Leave --{word} out"
@@ -165,7 +165,7 @@ def _streams(log: Log, given: Mapping[str, Sequence[str]]) -> frozenset[str] | N
 
 
 def _known_files(log: Log, names: Sequence[str]) -> list[str]:
-    """The files that were named, each once, in the order of the inventory."""
+    """The named files, each once, in the order of the inventory."""
     listed = [file.name for file in log.inspect().files if file.role != "foreign"]
     for name in names:
         if name not in listed and next(_fields(log, None, [name]), None) is None:
@@ -181,7 +181,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _fields(log: Log, query: EntryQuery | None, files: Sequence[str] | None) -> Iterator[ByteField]:
-    """The bytes of the entries of a query, or all that there are; of all files, or of some."""
+    """The fields of the entries of a query, or all fields; of all files, or of some."""
     if files is None:
         yield from log.fields(query)
     for name in files or ():
@@ -201,7 +201,7 @@ def _batches(
 
 
 def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
-    """The pieces; when one is done, its bytes are told."""
+    """The splits; `tick` hears the bytes of each one that is done."""
     total = sum(split.end - split.start for split in splits)
     done = 0
     for split in splits:
@@ -213,13 +213,13 @@ def _told(splits: list[Split], tick: Progress) -> Iterator[Split]:
 def _reversed(
     log: Log, query: EntryQuery, files: Sequence[str] | None, tick: Progress
 ) -> Iterator[pa.RecordBatch]:
-    """From the last entry to the first; what is not asked for is not read."""
+    """The entries from the last to the first; reads no more than the caller takes."""
     for split in _told(_splits(log, query, files)[::-1], tick):
         yield from reversed_split(log, split, query)
 
 
 def reversed_split(log: Log, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    """The entries of one piece, the last one first."""
+    """The entries of one split, the last one first."""
     import numpy as np
 
     for batch in reversed(list(log.read_split(split, query))):
@@ -264,7 +264,7 @@ def _first_entries(
 def _end_of_entry(
     log: Log, query: EntryQuery, files: Sequence[str] | None, number: int
 ) -> tuple[str, int] | None:
-    """File and offset behind that entry; None when there are fewer, or when damage comes first."""
+    """File and offset behind entry number `limit`; None when there are fewer, or when damage comes first."""
     seen = 0
     try:
         for rows in row_chunks(_batches(log, query, files), number):
@@ -272,7 +272,7 @@ def _end_of_entry(
             if seen == number:
                 return rows[-1]["file"], rows[-1]["offset"] + rows[-1]["length"]
     except DamageError:
-        pass  # the bytes in front of the damage, and the damage, are what the operator wants to see
+        pass  # the operator wants to see the damage and the bytes in front of it
     return None
 
 

@@ -19,7 +19,7 @@ _WORDS_MAX = 300
 
 
 def engine_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a verb that Spark can do."""
+    """Add the options of a verb that can run on Spark."""
     parser.add_argument(
         "--engine",
         choices=("process", "spark"),
@@ -34,7 +34,7 @@ def engine_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
-    """A session for as long as the verb works; None: it works in this process."""
+    """Give a Spark session until the verb ends; None when it works in this process."""
     if arguments.engine != "spark":
         if arguments.master is not None:
             raise UsageError("--master is for --engine spark", advice="Give both, or none")
@@ -56,7 +56,7 @@ def engine(arguments: argparse.Namespace) -> Iterator[SparkSession | None]:
 
 @contextmanager
 def _in_short() -> Iterator[None]:
-    """What Spark says when it gives up fills pages; its first line is what an operator needs."""
+    """Cut an error of Spark, which fills pages, to its first line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -73,7 +73,7 @@ def _in_short() -> Iterator[None]:
 
 
 def _runs_already() -> bool:
-    """Is there a session that other code of this process works with?"""
+    """Has other code in this process started a session?"""
     try:
         from pyspark.sql import SparkSession
     except ImportError:  # `session` says what to do

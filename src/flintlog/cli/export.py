@@ -1,4 +1,4 @@
-"""`export`: a log, or its state, to files that others read; each run adds what is new."""
+"""`export`: a log, or its state, to files that other programs read; each run adds what is new."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _fs_option(text: str) -> tuple[str, str]:
 
 
 def loss_option(parser: argparse.ArgumentParser) -> None:
-    """What to do when entries were removed before they were delivered."""
+    """Add the option that says what to do when entries were removed before they were delivered."""
     parser.add_argument(
         "--on-loss",
         choices=("fail", "report"),

@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return EXIT_READER_GONE
-    except OSError as error:  # those of the log directory are FlintlogErrors
+    except OSError as error:  # an error of the log directory is a FlintlogError
         _drop_output()
         return _fail(f"the output could not be written: {error.strerror}", EXIT_REFUSED, arguments)
     except Exception as error:
@@ -132,7 +132,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     try:
         return build_parser().parse_args(argv)
     except SystemExit:
-        sys.stdout.flush()  # help or version: that they could not be written is told as for every verb
+        sys.stdout.flush()  # help or version: a failed write is reported as for every verb
         raise
 
 
@@ -142,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _drop_output(stream: TextIO | None = None) -> None:
-    """Close the standard output, so that what is still buffered is not tried again at the end."""
+    """Close the standard output, so that Python does not try to write the rest at exit."""
     with contextlib.suppress(OSError):
         (stream or sys.stdout).close()
 
@@ -150,14 +150,14 @@ def _drop_output(stream: TextIO | None = None) -> None:
 def _fail(what: str, status: int, arguments: argparse.Namespace) -> int:
     if not sys.stdout.closed:
         try:
-            sys.stdout.flush()  # what was found before the error stands in front of it
+            sys.stdout.flush()  # what the verb found before the error comes first
         except OSError:
             _drop_output()
     try:
         if arguments.debug:
             traceback.print_exc()
         print(f"flintlog: {visible(' '.join(what.split()))}", file=sys.stderr)
-    except (OSError, ValueError):  # it cannot be told; the status still can. The second: it was closed before
+    except (OSError, ValueError):  # no message can be printed, but the status stays; ValueError: it is closed
         _drop_output(sys.stderr)
     return status
 

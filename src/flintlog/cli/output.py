@@ -1,7 +1,7 @@
 """What the verbs show, in two forms: `TextOutput` for people, `JsonOutput` for programs.
 
-A verb works out what is true and hands it over; which form is printed is none of its business. Data goes
-to the standard output, talk to the standard error.
+A verb works out what is true and hands it to an `Output`, which prints it in its form. Data goes to the standard
+output, messages to the standard error.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Output(Protocol):
         """What a job found or did: as an object, or in a few lines."""
 
     def plan(self, plan: Plan, *, apply: bool) -> None:
-        """What would be done; with `apply` it is done, and said so."""
+        """What would be done; with `apply`, do it and say so."""
 
     def repair(self, plan: Plan, carry_out: Callable[[], Repaired]) -> Inventory:
-        """A repair that is carried out: its rounds, and what verify says then, which is returned."""
+        """Carry a repair out: show its rounds and what verify says then; returns that."""
 
 
 @contextmanager
 def telling(plan: Plan) -> Iterator[Plan]:
-    """The plan to apply: an interrupt that comes when its work is over says what was done."""
+    """Give the plan to apply; an interrupt that comes after its work says what was done."""
     done: list[str] = []
 
     def act(disk: Disk) -> str:
@@ -67,18 +67,18 @@ def telling(plan: Plan) -> Iterator[Plan]:
     try:
         yield replace(plan, act=act)
     except KeyboardInterrupt as interrupt:
-        if done and not str(interrupt):  # one inside of the work has been told what became of it
+        if done and not str(interrupt):  # an interrupt inside the work says already what became of it
             tell(interrupt, f"The work was done: {done[0]}")
         raise
 
 
 def choose_output(*, as_json: bool) -> Output:
-    """The form that was asked for, on the standard output."""
+    """The output in the form asked for, on the standard output."""
     return JsonOutput(sys.stdout) if as_json else TextOutput(sys.stdout, Screen.of(sys.stdout))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: bytes as lower-case hex, whole numbers of any size, whatever they are wrapped in."""
+    """A value as JSON has it, also inside lists and objects: bytes as lower-case hex, whole numbers of any size."""
     match value:
         case bytes():
             return value.hex()
@@ -243,7 +243,7 @@ class TextOutput:
         return found.after
 
     def _further(self, plan: Plan) -> None:
-        """What is left, and the way on."""
+        """Show what is left to repair, and the command that goes on."""
         self._line("not all is repaired. Another round would be:", Style.BOLD)
         self.plan(plan, apply=False)
         if not plan.empty:
@@ -313,7 +313,7 @@ def _sentence(finding: Finding) -> str:
 
 
 def _health_cells(inventory: Inventory) -> Iterator[list[str]]:
-    """One line per file, then what was seen in no file that is here."""
+    """One line per file, then the findings of no listed file."""
     names = {file.name for file in inventory.files}
     for file in inventory.files:
         mine = [finding for finding in inventory.findings if finding.file == file.name]

@@ -22,29 +22,29 @@ _ERASE = "\r\x1b[K"
 
 
 class Meter:
-    """Code that reads or writes much tells it how much is done of how much. This one says nothing.
+    """Long work calls it with the bytes done and the bytes in all. This one shows nothing.
 
-    `expected` takes the place of a total that the one who tells does not know.
+    `expected` stands in for a total that the caller does not know.
     """
 
     expected = UNKNOWN
 
     def __call__(self, done: int, total: int) -> None:
-        """So many bytes of so many."""
+        """`done` of `total` bytes are done."""
 
     def total(self, total: int) -> int:
         return self.expected if total == UNKNOWN else total
 
 
 class ProgressLine(Meter):
-    """One line that is drawn over itself."""
+    """One line, drawn again and again in the same place."""
 
     def __init__(self, what: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._stream = stream
         self._clock = clock
         self._started = clock()
-        self._drawn_at = self._started  # what ends at once draws nothing
+        self._drawn_at = self._started  # work that ends at once draws nothing
         self._drawn = False
         self._last = (0, UNKNOWN)
 
@@ -102,7 +102,7 @@ class ProgressObjects(Meter):
 
 
 def progress_option(parser: argparse.ArgumentParser) -> None:
-    """For verbs that may take long."""
+    """Add the option of verbs that may take long."""
     parser.add_argument(
         "--progress",
         choices=("auto", "json", "none"),
@@ -113,13 +113,13 @@ def progress_option(parser: argparse.ArgumentParser) -> None:
 
 
 def output_form(form: str) -> str:
-    """The form for a verb that prints rows as it goes: on the same terminal a line would stand among them."""
+    """The form for a verb that prints rows as it goes: on the same terminal the line would stand among the rows."""
     return "none" if form == "auto" and sys.stdout.isatty() else form
 
 
 @contextmanager
 def progress(what: str, form: str = "auto") -> Iterator[Meter]:
-    """A progress to hand to a dialect, in the form that was asked for."""
+    """A meter to hand to a dialect, in the form asked for."""
     if form == "json":
         objects = ProgressObjects(what, sys.stderr)
         yield objects
@@ -136,7 +136,7 @@ def progress(what: str, form: str = "auto") -> Iterator[Meter]:
 
 
 def watched(disk: Disk, tick: Meter) -> Disk:
-    """The same disk; what is read and written through it is told."""
+    """The same disk, which tells `tick` what it reads and writes."""
     return disk if type(tick) is Meter else Disk(_CountingKernel(disk.kernel, tick), tick)
 
 

@@ -21,7 +21,7 @@ _ROWS_MAX = 1024
 def row_chunks(batches: Iterable[pa.RecordBatch], limit: int | None = None) -> Iterator[list[Row]]:
     """The first `limit` rows in lists of 1,024, whatever the size of the batches.
 
-    An error is raised behind the rows that come before it: they are what the operator wants to see.
+    Gives the rows before an error first, then raises it: the operator wants to see them.
     """
     chunk: list[Row] = []
     try:
@@ -41,7 +41,7 @@ def row_chunks(batches: Iterable[pa.RecordBatch], limit: int | None = None) -> I
 def told_when_empty(
     chunks: Iterable[list[Row]], what: str, arguments: argparse.Namespace
 ) -> Iterator[list[Row]]:
-    """The same; where a person would see nothing at all, one line says why."""
+    """The same chunks; when there are none, print one line that says why, unless the output is JSON."""
     seen = False
     for chunk in chunks:
         seen = True

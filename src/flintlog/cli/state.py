@@ -42,7 +42,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _told(batches: Iterable[pa.RecordBatch], tick: Progress) -> Iterator[pa.RecordBatch]:
-    """The batches; when one was shown, its bytes are told."""
+    """The batches; `tick` hears the bytes of each one that was shown."""
     done = 0
     for batch in batches:
         yield batch

@@ -2,7 +2,7 @@
 
     spark-submit --master spark://host:7077 --py-files flintlog.zip submit.py compact DIR
 
-`flintlog.pipeline.session.write_package` makes the zip; this file may be submitted from where it is installed.
+`flintlog.pipeline.session.write_package` makes the zip; submit this file from where it is installed.
 """
 
 from __future__ import annotations

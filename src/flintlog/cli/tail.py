@@ -1,4 +1,4 @@
-"""`tail`: the last entries of a log, and with `-f` those that come."""
+"""`tail`: the last entries of a log, and with `-f` new ones as they come."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 class Tail:
-    """Where a tail stands in a log."""
+    """The last entries of a log, and a cursor behind them."""
 
     def __init__(self, log: Log, query: EntryQuery, on_loss: OnLoss) -> None:
         self._log = log
@@ -67,10 +67,10 @@ class Tail:
         yield from row_chunks(self._newest(deliveries, number) if number else [])
 
     def followed(self, chunks: Iterator[list[Row]]) -> Iterator[list[Row]]:
-        """These rows, and behind them whatever comes."""
+        """These rows, then new ones as they come."""
         yield from chunks
         while True:
-            sys.stdout.flush()  # the rows that were handed over are printed by now
+            sys.stdout.flush()  # the rows given so far are printed by now
             batches = self.fresh()
             if batches:
                 yield from row_chunks(batches)
@@ -78,7 +78,7 @@ class Tail:
                 self._log.disk.pause(PAUSE_SECONDS)
 
     def fresh(self) -> list[pa.RecordBatch]:
-        """What came since the last look, or a part of it; nothing when nothing came."""
+        """The new entries since the last look, or a part of them."""
         return self._ordered([batch for delivery in self._step(_STEP) for batch in self._read(delivery)])
 
     def _step(self, limits: Limits) -> list[Delivery]:
@@ -91,7 +91,7 @@ class Tail:
         return self._follower.read(delivery)
 
     def _newest(self, deliveries: list[Delivery], number: int) -> list[pa.RecordBatch]:
-        """The last rows. Pieces of one log are read from the end; channels of a log stand side by side."""
+        """The last rows. Reads deliveries from the end; of limestone all, because epochs mix the channels."""
         import pyarrow as pa
 
         kept: list[pa.RecordBatch] = []
@@ -111,7 +111,7 @@ class Tail:
         return last
 
     def _ordered(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Rows of several channels by their epochs."""
+        """The rows of limestone's channels in the order of their epochs."""
         import pyarrow as pa
 
         if self._log.dialect != "limestone" or len(batches) < 2:

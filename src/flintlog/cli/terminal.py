@@ -1,4 +1,4 @@
-"""Text for people: colour and width where a terminal is, aligned columns, sizes and bytes in words."""
+"""Text for people: colour and width on a terminal, aligned columns, sizes and bytes in words."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Screen:
         return f"\x1b[{style.value}m{text}\x1b[0m" if self.colour and style else text
 
     def line(self, parts: Iterable[tuple[str, Style | None]]) -> str:
-        """The parts in a row as far as the line has room; a pipe has room for all of them."""
+        """The parts in a row, as many as fit the line; a pipe has room for all."""
         parts = list(parts)
         length = len("".join(text for text, _ in parts).rstrip())
         if self.width is None or length <= self.width:
@@ -120,7 +120,7 @@ class Table:
 
 
 def visible(text: str) -> str:
-    """The text with everything that would move a terminal's cursor written out."""
+    """The text with every control character of a terminal written out."""
     if text.isprintable():
         return text
     return "".join(

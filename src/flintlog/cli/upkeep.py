@@ -21,10 +21,10 @@ _CHUNK_BYTES = 8 << 20
 
 
 def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool) -> None:
-    """Show the plan and, when it is to be applied and is not empty, apply it. What is in a backup stays as it is."""
+    """Show the plan; with `apply`, apply it unless it is empty. A plan for a backup is refused."""
     tick.expected = UNKNOWN if plan.written_bytes is None else plan.written_bytes
     if apply and plan.refusal is None:
-        plan.check()  # before it is shown
+        plan.check()  # refuses before the plan is shown
     with telling(plan) as told:
         output.plan(told, apply=apply and plan.refusal is None and not plan.empty)
     if plan.refusal is not None:
@@ -32,7 +32,7 @@ def _carry_out(plan: Plan, output: Output, tick: Meter, *, apply: bool) -> None:
 
 
 def _watched_log(arguments: argparse.Namespace, tick: Meter) -> Log:
-    """The log directory that was named; the meter shows how much is written to it."""
+    """The named log directory; the meter shows how much is written to it."""
     log = named_log(arguments)
     return log.at(watched(log.disk, tick))
 
@@ -108,7 +108,7 @@ def _snapshot_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _given_state(name: str) -> GivenState:
-    """The state in a file, looked at before anything is planned with it."""
+    """The state in a file; an unreadable file is refused before planning."""
     if name == _STANDARD_INPUT:
         if sys.stdin is None:
             raise UsageError("the standard input is closed", advice="Pipe the state to --data -")
@@ -123,7 +123,7 @@ def _given_state(name: str) -> GivenState:
     try:
         with disk.open(path) as file:
             file.pread(1, 0)
-    except (DiskError, RefusedError) as error:  # the second: a pipe, which is never waited for
+    except (DiskError, RefusedError) as error:  # RefusedError: a pipe, which Flintlog never waits for
         raise UsageError(
             f"the state cannot be read here: {error.message}", file=path, advice="Pipe it to --data -"
         ) from error

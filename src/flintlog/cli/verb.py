@@ -29,7 +29,7 @@ class Verb:
 
 
 def named_log(arguments: argparse.Namespace) -> Log:
-    """The log directory that was named."""
+    """The named log directory."""
     return open_log(arguments.directory)
 
 
@@ -46,7 +46,7 @@ def position(text: str) -> Position:
 
 
 def count(text: str) -> int:
-    """A number of things among the arguments: zero or more."""
+    """A count among the arguments: zero or more."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return min(int(text), sys.maxsize)  # what Python can count to
+    return min(int(text), sys.maxsize)  # no sequence of Python is longer

@@ -89,7 +89,7 @@ def checksums_behind(prefix: bytes, tails: npt.NDArray[np.uint8]) -> npt.NDArray
 
 
 def register_numba() -> None:
-    """Let compiled kernels call `crc32_mpeg2`: call this before they compile. Again is harmless."""
+    """Let compiled kernels call `crc32_mpeg2`. Call this before they compile; a second call is harmless."""
     global _registered
     with _registration:
         if not _registered:

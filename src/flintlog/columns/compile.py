@@ -3,8 +3,8 @@
 A small input runs the same function uncompiled, so that looking at a small directory never waits for a
 compiler. Large inputs use the compiled form, which releases the interpreter lock and is cached on disk.
 
-A kernel may call *helpers*. A helper has the same body in both worlds, or, where Python has a faster or a
-wider way (`int.from_bytes`, unbounded integers), a second body for the compiler.
+A kernel may call *helpers*. A helper has the same body for both, or, where Python has a faster or a wider way
+(`int.from_bytes`, unbounded integers), a second body for the compiler.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def helper(compiled: Callable[..., Any] | None = None) -> Callable[[Callable[P, 
 
 
 class Kernel(Generic[P, R]):
-    """A function with two lives. Call `run` with the number of bytes at stake, then the arguments.
+    """A function in two forms, plain and compiled. Call `run` with the number of bytes to work on, then the arguments.
 
-    Where `python` is given, it does the same uncompiled, and takes `times` as many bytes to cost what loading costs.
+    `python`, if given, is a faster plain form: it handles `times` as many bytes before loading the compiled form pays.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Kernel(Generic[P, R]):
     def run(self, size: int, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run compiled when `size` bytes are worth it; buffers become what the chosen form needs.
 
-        Many small calls are worth it too, but none of them waits: the compiled form is loaded beside them.
+        After many small calls a thread loads the compiled form; no call waits for it.
         """
         if self.worth_compiling(size):
             return self.compiled()(*map(_as_array, args), **kwargs)
@@ -97,12 +97,12 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
     _register_helpers()
     try:
         return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no place to keep a cache, as on a read-only system: compile each time
+    except RuntimeError:  # nowhere to keep a cache, as on a read-only system: compile each time
         return numba.njit(nogil=True)(function)
 
 
 def _whole(compiled: Callable[..., R]) -> Callable[..., R]:
-    """The same, never interrupted: a call may compile, and a compiler that is left half way stays broken."""
+    """Defer signals during each call: a call may compile, and an interrupted compiler stays broken."""
 
     def call(*args: Any, **kwargs: Any) -> R:
         with DEFERRED:
@@ -117,7 +117,7 @@ def kernel(function: Callable[P, R]) -> Kernel[P, R]:
 
 
 def kernel_beside(python: Callable[P, R], *, times: int) -> Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Declare a kernel of which `python` is the uncompiled life, as much faster as `Kernel` says."""
+    """Declare a kernel with `python` as its plain form; `times` is that of `Kernel`."""
     return lambda function: Kernel(function, python, times)
 
 
@@ -149,7 +149,7 @@ def _returning(body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _be32(buffer: Any, at: int) -> Any:
-    place = np.uint64(at)  # an unsigned index is not looked at for being negative: this becomes one load
+    place = np.uint64(at)  # Numba does not check an unsigned index for being negative: this becomes one load
     value = np.int64(0)
     for index in range(4):
         value = (value << 8) | np.int64(buffer[place + np.uint64(index)])

@@ -1,4 +1,4 @@
-"""A number for each row of a table of entries or states that is equal where the contents are. Payloads stay home."""
+"""A digest for each row of entries or states, so that rows can be compared without sending their payloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def of_column(column: pa.Array) -> NDArray[np.uint64]:
-    """The checksum of each value; of a null that of no bytes."""
+    """The checksum of each value; a null counts as no bytes."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     data = column.buffers()[2]
     starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
@@ -22,7 +22,7 @@ def of_column(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def digest(payload: pa.Array, *others: pa.Array) -> pa.Array:
-    """64 bits: the checksum of the payload above, one of everything else below."""
+    """64 bits for each row: the high half is the checksum of the payload, the low half one of all other columns."""
     rest = np.zeros(len(payload), np.uint64)
     for column in others:
         rest = (rest ^ of_column(column)) * _MIX

@@ -19,7 +19,7 @@ def _copy_loop(out: Any, target: int, buffer: Any, start: int, size: int) -> Non
     to, at = (
         np.uint64(target),
         np.uint64(start),
-    )  # unsigned: no look at each index, so that whole words are moved
+    )  # unsigned: Numba checks no index, so it moves whole words
     for index in range(size):
         out[to + np.uint64(index)] = buffer[at + np.uint64(index)]
 

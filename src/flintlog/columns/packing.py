@@ -1,7 +1,7 @@
-"""Columns of whole numbers as few bytes, for a way between processes.
+"""Columns of whole numbers in few bytes, to send between processes.
 
-A column is its smallest value and what its values have above that, in the narrowest type that holds it. A column of
-one value takes no room.
+A packed column is its smallest value and how far each value is above it, in the narrowest type that holds that. A
+column of one value takes no room.
 """
 
 from __future__ import annotations

@@ -47,13 +47,13 @@ class Payloads:
 
 
 def back_to_back(data: Sequence[bytes | bytearray | memoryview]) -> tuple[bytes, Ints]:
-    """Byte strings in one buffer, and where each begins (one more for the end). A view counts with its bytes."""
+    """Byte strings in one buffer, and where each begins (one more for the end). Views count in bytes."""
     with suppress(TypeError, BufferError):
         offsets = offsets_of(np.fromiter(map(len, data), np.int64, len(data)))
         joined = b"".join(data)
         if len(joined) == offsets[-1]:
             return joined, offsets
-    if any(isinstance(part, memoryview) for part in data):  # of longer items, or with gaps
+    if any(isinstance(part, memoryview) for part in data):  # its items are longer than a byte, or it has gaps
         return back_to_back([bytes(part) if isinstance(part, memoryview) else part for part in data])
     raise UsageError("a payload is not bytes", advice="Encode it first")
 

@@ -14,11 +14,11 @@ _PIECE_ROWS = 1 << 16
 
 
 class Columns:
-    """What a frozen dataclass with slots has when all its fields are arrays of one length."""
+    """Base of a frozen dataclass with slots whose fields are all arrays of one length."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    __match_args__: ClassVar[tuple[str, ...]]  # the names of the fields too, sooner found
+    __match_args__: ClassVar[tuple[str, ...]]  # the names of the fields; faster to look up
 
     def __len__(self) -> int:
         return len(getattr(self, self.__match_args__[0]))
@@ -30,7 +30,7 @@ class Columns:
         return type(self)(*[getattr(self, name)[which] for name in self.__match_args__])
 
     def _rows_of_many(self, places: NDArray[np.int64]) -> Self:
-        """By pieces: NumPy lets no other thread run while it picks."""
+        """The same in pieces, so that other threads can run: NumPy holds the interpreter lock while it picks."""
         columns = [np.empty(len(places), getattr(self, name).dtype) for name in self.__match_args__]
         for begin in range(0, len(places), _PIECE_ROWS):
             piece = slice(begin, begin + _PIECE_ROWS)
@@ -45,7 +45,7 @@ class Columns:
     @classmethod
     @cache
     def types(cls) -> dict[str, np.dtype[Any]]:
-        """What each column holds: the annotation of its field says it."""
+        """The type of each column, from the annotation of its field."""
         hints = get_type_hints(cls)
         return {name: np.dtype(*get_args(get_args(hints[name])[1])) for name in cls.__dataclass_fields__}
 
@@ -56,12 +56,12 @@ class Columns:
 
     @classmethod
     def filled(cls, columns: Sequence[Any], count: int) -> Self:
-        """The table of the first rows of such columns."""
+        """The table of the first `count` rows of `columns`, as `room` makes them."""
         return cls(*(column[:count] for column in columns))
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """All rows as one table; of no parts, no rows."""
+        """All rows as one table; without parts an empty one."""
         parts = [part for part in parts if len(part)] or parts[:1]
         if len(parts) == 1:
             return parts[0]
@@ -71,7 +71,7 @@ class Columns:
 
 
 def slices(sizes: NDArray[Any], bytes_max: int, rows_max: int | None = None) -> Iterator[slice]:
-    """The rows in pieces of at most so many bytes and rows; a row that is larger is a piece of its own."""
+    """Cut the rows into slices of at most so many bytes and rows; a larger row is a slice of its own."""
     ends = np.cumsum(sizes)
     begin = done = 0
     while begin < len(ends):

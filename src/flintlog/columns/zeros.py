@@ -19,7 +19,7 @@ def zeros_from(buffer: memoryview, at: int) -> int:
 
 
 def has_zero_sector(buffer: memoryview, start: int, end: int) -> bool:
-    """Is a whole sector between two places zero, or the rest of the one in which `start` begins a record?"""
+    """Is a whole sector between two offsets zero, or the rest of the sector in which the record at `start` begins?"""
     first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
     zero = bytes(SECTOR_SIZE)
     return any(

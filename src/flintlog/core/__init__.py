@@ -1,1 +1,1 @@
-"""Words shared by all dialects: position, finding, plan, inventory, group commit, dialect registry."""
+"""What all dialects share: position, finding, plan, inventory, group commit, dialect registry."""

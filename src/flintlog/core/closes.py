@@ -1,4 +1,4 @@
-"""What `with` closes at its end, also when the block raises."""
+"""Objects that `with` closes at its end, also when the block raises."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Closes(ABC):
-    """`with` gives the object itself."""
+    """`with` gives the object, and calls its `close`."""
 
     @abstractmethod
     def close(self) -> None: ...

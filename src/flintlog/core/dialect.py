@@ -30,24 +30,25 @@ _NAMES = ("taskflux", "zmqraft", "mpy6a", "limestone")
 
 
 def skipping(*, payload: bool) -> frozenset[str]:
-    """The columns that a query skips which wants payloads or not."""
+    """The columns that a query skips, with payloads or without."""
     return frozenset() if payload else NO_PAYLOAD
 
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
-    """Which entries. Positions are inclusive; None means no bound. `operations` and `streams` name what to keep.
+    """Which entries to read. Positions are inclusive; None means no bound. `operations` and `streams` name what to
+    keep.
 
-    Batches have no columns of those that `skip` names, and making them costs nothing. They always have `offset`.
-    `on_damage` says what happens where entries should be and cannot be read: the error, an end of that file, or a
-    row for it and what the dialect knows to read behind. `split_bytes` is how large a piece of a file may be.
+    Batches lack the columns that `skip` names, which then cost nothing; `offset` is always there. `on_damage` says what
+    to do where entries should be and cannot be read: `fail` raises, `stop` ends that file, `report` gives a row for the
+    damage and goes on where the dialect can read behind it. `split_bytes` is the largest split of a file.
     """
 
     first: Position | None = None
     last: Position | None = None
     operations: frozenset[str] | None = None
     streams: frozenset[str] | None = None
-    key: str | None = None  # as a person types it; the dialect knows what it means
+    key: str | None = None  # as the user types it; the dialect reads it
     skip: frozenset[str] = frozenset()
     on_damage: OnDamage = "fail"
     split_bytes: int = SPLIT_BYTES
@@ -68,9 +69,9 @@ class EntryQuery:
         return all(part is None for part in given)
 
     def range_bytes(self, size: int) -> int | None:
-        """How large the ranges of a file of so many bytes are, all about the same; None: it is read whole.
+        """The size of the ranges of a file of `size` bytes, all about equal; None: read it whole.
 
-        Damage hides where a range begins, so that a file is whole where damage is no error.
+        Damage hides where a range begins, so a query that goes on behind damage reads files whole.
         """
         if self.on_damage != "fail" or size <= self.split_bytes:
             return None
@@ -78,14 +79,14 @@ class EntryQuery:
 
     @property
     def tells_damage(self) -> bool:
-        """Are rows for damage among what is asked for? They have no stream."""
+        """Does the query ask for rows for damage? They have no stream."""
         asked = self.operations is None or "damage" in self.operations
         return self.on_damage == "report" and asked and self.streams is None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A piece of a log that one task reads: a byte range of one file. Plain data, so that it travels."""
+    """What one task reads of a log: a byte range of one file. Plain data, so that it can be pickled."""
 
     file: str
     start: int
@@ -93,7 +94,7 @@ class Split:
     first: int  # the position of its first entry
     last: int | None  # and of its last one; None at the end of the log, which may grow
     context: tuple[int, ...] = ()  # what the dialect must know to begin in the middle of a file
-    damage: Finding | FlintlogError | None = None  # nothing to read, only this to report
+    damage: Finding | FlintlogError | None = None  # report this; there is nothing to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class GivenState:
     """A state that only the application knows, handed in for a snapshot: where it comes from, and its bytes."""
 
     name: str
-    size: int | None  # None: known when it was read
+    size: int | None  # None: not known before it is read
     chunks: Callable[[], Iterator[bytes]]
 
 
@@ -118,14 +119,14 @@ class ByteField:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of the bytes of one file: `begin` is in it, `end` is not."""
+    """A byte range of one file: `begin` is in it, `end` is not."""
 
     file: str
     begin: int
     end: int
 
     def touches(self, begin: Any, length: Any) -> Any:
-        """Is any of so many bytes in the range? Of arrays of them: which are."""
+        """Does a run of bytes touch the range? For arrays: which of them do."""
         return (begin < self.end) & (begin + length > self.begin)
 
 
@@ -143,13 +144,13 @@ class Dialect(ABC):
     | `picture` | `picture`, `is_member` |
     | `store/load` | `plan`, `stage`, `commit`, where Spark can write (`core/load.py`) |
 
-    `core.log.Log` calls them, with its disk and its root first. A room is imported when it is needed. Where it takes
-    `seen`, that is where it gets its surveys from (`core/surveys.py`).
+    `core.log.Log` calls them, with its disk and its root first, and imports a room when it needs it. A function with a
+    parameter `seen` gets its surveys from it (`core/surveys.py`).
     """
 
     name: str
     stream: str | None = None
-    """What the common column `stream` is here: queue, topic or storage; None where a log has one only."""
+    """What the common column `stream` is here: queue, topic or storage; None where a log has only one."""
     unit: str = "position"
     """What a position is called: LSN, index, state id, epoch."""
     takes_state = False
@@ -159,22 +160,22 @@ class Dialect(ABC):
     has_versions = False
     """Does a directory have a version of its format? Then `upkeep/migrate` writes the newest."""
     not_loaded: tuple[str, str] | None = None
-    """Why Spark cannot write here, and what to do instead; None: the room `store/load` says how it does."""
+    """Why Spark cannot write here, and what to do instead; None: the room `store/load` does it."""
 
     def room(self, name: str) -> Any:
         """A module of this dialect."""
         return importlib.import_module(f"flintlog.dialects.{self.name}.{name}")
 
     def home(self, disk: Disk, path: str) -> str:
-        """The directory that holds the files: `path`, or the one that it stands for."""
+        """The root: `path`, or its data directory."""
         return path
 
     @abstractmethod
     def recognise(self, disk: Disk, path: str) -> bool:
-        """Does this directory (or one inside it, by the dialect's own rule) look like ours? Cheap."""
+        """Does this directory (or one inside it, by the dialect's own rule) look like this dialect? Cheap."""
 
     def edition(self, disk: Disk, root: str) -> str | None:
-        """Which bytes the directory holds; None when nothing in it tells or the dialect has one edition. Cheap."""
+        """The edition of the directory; None when no file shows it, or the dialect has only one. Cheap."""
         return None
 
     def lock(self, root: str) -> tuple[str, Mode]:
@@ -182,11 +183,11 @@ class Dialect(ABC):
         return root, "read"
 
     def check_bound(self, position: Position) -> None:
-        """Raise where this can be no bound of a query here."""
+        """Raise unless this can be a bound of a query in this dialect."""
         one_number(position, self.name, self.unit)
 
     def parse(self, position: Position) -> Any:
-        """A position as the rooms of this dialect take it; raises where this dialect has none like it."""
+        """A position as the rooms of this dialect take it; raises when it is not one of this dialect."""
         number = one_number(position, self.name, self.unit)
         if number < 0:
             raise UsageError(f"{number} is not an {self.unit}", advice="Give a number from 0 on")
@@ -246,7 +247,7 @@ def detect(disk: Disk, path: str) -> Dialect:
 
 
 def refuse_others(disk: Disk, path: str, own: str) -> None:
-    """A store makes no home where the files of another dialect lie."""
+    """Raise where files of another dialect lie: no store may be made there."""
     if not disk.list(path) or dialect(own).recognise(disk, path):
         return
     for name in _NAMES:

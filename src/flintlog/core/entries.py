@@ -8,13 +8,13 @@
 | term | the Raft term, where the dialect has one |
 | position | LSN, index or epoch: what orders the log |
 | operation | what the entry does, in the dialect's words |
-| stream | what it does it to: queue, topic, storage |
+| stream | the queue, topic or storage that it changes |
 | key | the key as its bytes on disk |
 | payload | the payload, or null when it was not asked for |
 
 Behind these stands one struct column named like the dialect, with the dialect's own fields.
 
-Who asks for a report of damage gets a row for each place where entries should be and cannot be read: its operation is
+With `on_damage="report"` there is a row for each place where entries should be and cannot be read: its operation is
 `damage`, `offset` is the first bad byte, and the column `damage` says what is wrong. It has no position.
 """
 
@@ -81,7 +81,7 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def plan_entries(log: Log, query: EntryQuery) -> list[Split]:
-    """The pieces that hold the entries of a query; damage in the way of a plan is one of them if it is to be told."""
+    """The splits that hold the entries of a query; with `report`, damage that stops the planning is a split too."""
     try:
         return log.splits(query)
     except (DamageError, UnsupportedError) as error:
@@ -92,7 +92,7 @@ def plan_entries(log: Log, query: EntryQuery) -> list[Split]:
 
 
 def read_entries(log: Log, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    """The entries of one piece, and what `on_damage` asks for where it is damaged."""
+    """The entries of one split, and what `on_damage` asks for where it is damaged."""
     if split.damage is not None:
         yield from damage_rows(log.entry_schema, split.damage, query)
         return

@@ -35,9 +35,9 @@ _BYTES_SHOWN = 64
 
 
 class MalformedError(RefusedError):
-    """Bytes or an operation that mean nothing here; the caller who knows the place says where.
+    """Bytes or an operation that mean nothing here; the caller adds the file and the offset.
 
-    `field` names the field of a table in which the bytes end.
+    `field` names the field of a table inside which the bytes end.
     """
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
@@ -62,7 +62,7 @@ def shown(raw: Bytes, begin: int = 0, end: int | None = None) -> str:
 
 
 def uvarint(value: int) -> bytes:
-    """The shortest form."""
+    """A number in the shortest form."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -97,7 +97,7 @@ class Field:
     write: Callable[[Any], Any] | None = None  # what stands in the file for a value
     read: Callable[[Any], Any] | None = None  # the value of what stands there
     of: Table | None = None  # the bytes are records of this table
-    value: Any = None  # always this one: the encoder does not ask for it, the decoder does not give it
+    value: Any = None  # a constant: the encoder does not take it, the decoder does not give it
 
     def __post_init__(self) -> None:
         assert _TYPE.fullmatch(self.type), self.type
@@ -120,7 +120,7 @@ class Field:
         return (self.meaning or "{}").format(shown(value) if self.is_bytes else value)
 
     def cut(self, size: int, left: int) -> MalformedError:
-        """The bytes end inside it."""
+        """The error for bytes that end inside this field."""
         message = f"{size} bytes are announced, {left} follow"
         if self.size is not None:
             message = f"the bytes end inside {_CUT.get(self.kind, self.name)}"
@@ -128,7 +128,7 @@ class Field:
 
 
 class Table:
-    """The fields of a record, in their order, and what is made of its values; without that it is a tuple."""
+    """The fields of a record, in their order. The decoder calls `make` with the values, or gives them as a tuple."""
 
     def __init__(
         self, order: Literal["big", "little"], *fields: Field, make: Callable[..., Any] | None = None
@@ -140,7 +140,7 @@ class Table:
 
     @lazy
     def asked(self) -> tuple[Field, ...]:
-        """The fields whose values the encoder takes and the decoder gives: no lengths, zeros, or what is always so."""
+        """The fields whose values the encoder takes and the decoder gives: no lengths, no zeros, no constants."""
         return tuple(
             field
             for field in self.fields
@@ -152,7 +152,7 @@ class Table:
 
     @lazy
     def size(self) -> int:
-        """Of all fields that have one."""
+        """The size of all fields that have one, in bytes."""
         return sum(field.size or 0 for field in self.fields)
 
     @lazy
@@ -197,7 +197,7 @@ class Table:
     def spans(
         self, view: Bytes, at: int = 0, base: int = 0, told: Mapping[str, str] | None = None
     ) -> Iterator[Span]:
-        """The fields from `at` on with what they mean, or what is told of them; `base` is where `view` begins."""
+        """The fields from `at` on with their meanings; `told` replaces some. `base` is where `view` begins."""
         for field, begin, end, value in self.walk(view, at):
             inside = 0
             while field.of is not None and inside < len(value):
@@ -217,7 +217,7 @@ class Table:
 
     @lazy
     def parts(self) -> Callable[..., tuple[Bytes, ...]]:
-        """The same, uncopied and in pieces."""
+        """The same bytes in pieces, not copied."""
         return self._encoder("{},")
 
     def _encoder(self, result: str) -> Callable[..., Any]:
@@ -245,7 +245,7 @@ class Table:
         return _written("encode", arguments, lines, known)
 
     def _runs(self) -> Iterator[tuple[int, list[str], bool, tuple[Field, ...]]]:
-        """Fields that have a size and stand behind each other, and those that have none; each has a name."""
+        """Runs of neighbouring fields with a fixed size, and single fields without one; each with its name."""
         for fixed, run in groupby(enumerate(self.fields), lambda item: item[1].size is not None):
             numbers, fields = zip(*run, strict=True)
             names = [field.letter or f"v{number}" for number, field in zip(numbers, fields, strict=True)]
@@ -253,7 +253,7 @@ class Table:
 
     @lazy
     def decode(self) -> Callable[..., tuple[Any, int]]:
-        """What is made of the record at an offset of a buffer, and where it ends."""
+        """The record at an offset of a buffer, and where it ends."""
         known: dict[str, Any] = {"read_uvarint": read_uvarint, "ended": self._ended, "make": self.make}
         lines, values = [" begin, end = at, len(buffer)"], list[str]()
         for first, names, fixed, fields in self._runs():
@@ -279,7 +279,7 @@ class Table:
         return _written("decode", ["buffer", "at=0"], [*lines, f" return {made}, at"], known)
 
     def _ended(self, buffer: Bytes, begin: int) -> None:
-        """Say in which field the bytes end."""
+        """Raise the error that says in which field the bytes end."""
         for _ in self.walk(buffer, begin):
             pass
 

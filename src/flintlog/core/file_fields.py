@@ -1,6 +1,6 @@
-"""Every byte of a file in one field. A dialect gives spans, each a place with a meaning; here they get their bytes.
+"""Fields that cover every byte of a file. A dialect gives spans, each a place with a meaning; this adds their bytes.
 
-Those of a long span come in pieces, so that a wrong length takes no memory.
+A long span comes in pieces, so that a wrong length takes no memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LETTERS_SHOWN = 400
 
 
 def shortened(text: str) -> str:
-    """A meaning that fits on some lines."""
+    """A meaning cut to a few lines."""
     return text if len(text) <= _LETTERS_SHOWN else f"{text[: _LETTERS_SHOWN - 3]}..."
 
 
 def asked(where: ByteRange | None, begin: int, end: int) -> bool:
-    """Is anything of this in the range, or empty and at its edge?"""
+    """Does this span touch the range? An empty span may stand at its edge."""
     if where is None:
         return True
     return begin < where.end and end > where.begin if begin < end else where.begin <= begin <= where.end
@@ -64,13 +64,13 @@ def every_byte(
 ) -> Iterator[ByteField]:
     """The spans of a whole file, so that every byte of it, or of a range, is in exactly one field.
 
-    The spans come in the order of the file. With a range those that do not touch it may be left out.
+    The spans must be in file order. With a range, spans that do not touch it may be missing.
     """
     return fields_of(file, view, _filled(len(view), spans, where), where)
 
 
 def _filled(size: int, spans: Iterable[Span], where: ByteRange | None) -> Iterator[Span]:
-    at = 0 if where is None else where.begin  # everything in front of it is told or not asked for
+    at = 0 if where is None else where.begin  # all before it has a field, or was not asked for
     end = size if where is None else min(size, where.end)
     told = 0
     try:
@@ -91,16 +91,16 @@ def _filled(size: int, spans: Iterable[Span], where: ByteRange | None) -> Iterat
 
 
 def rest(begin: int, end: int, meaning: str, name: str = "rest") -> Iterator[Span]:
-    """What stands there, if there is something."""
+    """One span for these bytes, unless there are none."""
     if begin < end:
         yield Span(begin, end, name, meaning)
 
 
 def damaged(begin: int, end: int, message: str, expected: str | None = None) -> Iterator[Span]:
-    """What cannot be read."""
+    """One span for bytes that cannot be read."""
     return rest(begin, end, message if expected is None else f"{message}; expected {expected}", "damage")
 
 
 def leftover(size: int) -> Iterator[Span]:
-    """A file that an unfinished operation left; no part of the format reads it."""
+    """One span for a file that an unfinished operation left; no reader of the format reads it."""
     return rest(0, size, f"{size} bytes, left over from an unfinished operation", "leftover")

@@ -1,13 +1,13 @@
-"""What verify saw, and the verdict that follows from it: one rule for every dialect and every verb.
+"""Findings, and the verdict that follows from them: one rule for every dialect and every verb.
 
-A reader says what is wrong with the bytes of a file: a `Damage`. The table of the dialect, its `Codes`, says how grave
-that is, and makes a `Finding` of it.
+A reader says what is wrong with the bytes of a file: a `Damage`. The dialect's table, its `Codes`, says how grave that
+is and makes it a `Finding`.
 
 | verdict | exit status | when |
 |---|---|---|
 | clean | 0 | it opens, and there is nothing to report but notes |
 | repairable | 1 | it opens, or `repair` makes it open; nothing that was acknowledged is lost |
-| corrupt | 3 | something that was acknowledged is gone or cannot be read: a repair gives it up, or is refused |
+| corrupt | 3 | something acknowledged is gone or cannot be read: a repair gives it up, or is refused |
 | unsupported | 4 | a version or value that this release does not know |
 
 `verify`, `inspect`, `backup verify` and the explorer say the verdict of what they found. `repair` has the exit status
@@ -88,11 +88,11 @@ class Finding:
 
     @property
     def is_grave(self) -> bool:
-        """Must no store open a directory with it, as it is?"""
+        """Does it stop a store from opening the directory?"""
         return self.severity in (Severity.CORRUPT, Severity.UNSUPPORTED)
 
     def lowered(self, why: str | None = None) -> Finding:
-        """The same where nothing is lost by it, because something else holds the data: damage is then repairable."""
+        """The same finding where other bytes hold the data, so that nothing is lost: corrupt becomes repairable."""
         if self.severity is not Severity.CORRUPT:
             return self
         message = self.message if why is None else f"{self.message}; {why}"
@@ -133,7 +133,7 @@ class Code:
 
     @property
     def opens(self) -> bool:
-        """Does a store open a directory with this finding? What it finds repairable it then heals."""
+        """Does a store open a directory with this finding? It then heals what is repairable."""
         return self.opening.startswith("opens")
 
     @property
@@ -146,7 +146,7 @@ class Codes(Mapping[str, Code]):
     """The codes of one dialect. A finding is made here and nowhere else, so that no code lacks a row.
 
     `table` has one line for each code: its cells, with a bar between them, are the fields of `Code` without the
-    section, whose title stands above its lines. Where no runbook is named, the severity and the opening tell it.
+    section, whose title stands above its lines. A line without a runbook gets one by its severity and opening.
     """
 
     def __init__(self, table: str) -> None:
@@ -182,7 +182,7 @@ class Codes(Mapping[str, Code]):
         found: str | None = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """A finding, of the gravest severity that its code can have unless the place allows another of them."""
+        """A finding with this severity, by default the gravest that its code can have."""
         possible = self[code].severities
         told = severity or max(possible, key=_GRAVITY.index)
         if told not in possible:
@@ -190,7 +190,7 @@ class Codes(Mapping[str, Code]):
         return Finding(told, code, message, file, offset, expected, found)
 
     def of(self, damage: Damage | DamageError, file: str | None = None, begin: int = 0) -> Finding:
-        """What a reader says of the bytes of a file from `begin` on, or raises of one that it names itself."""
+        """The finding for a reader's damage; its offset counts from `begin`. A `DamageError` names its file itself."""
         severity = None
         if isinstance(damage, DamageError):
             file = damage.file
@@ -213,7 +213,7 @@ def gravest(findings: Iterable[Finding]) -> Finding | None:
 
 
 def refuse_grave(findings: Iterable[Finding], directory: str) -> None:
-    """Raise for what must stop a store from opening."""
+    """Raise the gravest finding, if it must stop a store from opening."""
     worst = gravest(findings)
     if worst is not None and worst.is_grave:
         raise worst.error(directory)

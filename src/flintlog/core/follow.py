@@ -1,19 +1,19 @@
 """Following a log that a store writes to: what is new since a cursor, delivered once and never before it is durable.
 
 A *cursor* says up to where everything was delivered. It is a small JSON object that describes itself, so that a
-checkpoint, a manifest or a person can hold it; the empty one is the beginning of the log. `advance` finds the next
-cursor, `deliveries` turns two cursors into work for any task, `read` does one delivery. The same two cursors give the
-same rows, however often they are read.
+checkpoint or a manifest can hold it; the empty one is the beginning of the log. `advance` finds the next cursor,
+`deliveries` turns two cursors into work for any task, `read` does one delivery. The same two cursors always give the
+same rows.
 
-What cannot be told by entries is a row of its own:
+Two rows report what no entry says:
 
 | operation | meaning |
 |---|---|
 | `truncate` | entries that were delivered from this position on are void; what follows takes their place |
 | `lost` | from this position on entries were removed before they were delivered: `length` of them, if known |
 
-A reader cannot see whether bytes have left the cache of the system, so it does not guess: it calls fsync on what it
-read before it says that it is there.
+A reader cannot see whether bytes have left the cache of the system. So it calls fsync on what it read before it
+delivers it.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Limits:
 
     entries: int | None = None
     bytes: int | None = None
-    until: Cursor | None = None  # and nothing behind this cursor
+    until: Cursor | None = None  # deliver nothing behind this cursor
 
     def room(self, entries: int, size: int) -> bool:
-        """May more be taken, after so many entries and bytes?"""
+        """Is there room for more, after so many entries and bytes?"""
         return (self.entries is None or entries < self.entries) and (self.bytes is None or size < self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A row that stands for something other than an entry."""
+    """A row that is no entry: a truncation or a loss."""
 
     operation: str  # TRUNCATE or LOST
     position: Position
@@ -77,22 +77,20 @@ class Delivery:
     query: EntryQuery
     split: Split | None = None
     report: Report | None = None
-    marks: tuple[
-        tuple[Position, int, int], ...
-    ] = ()  # entries that must be found here: position, term, checksum
+    marks: tuple[tuple[Position, int, int], ...] = ()  # entries that must be here: position, term, checksum
     count: int | None = None  # how many entries there must be; None: not known
-    statuses: tuple[str, ...] = ()  # the ones that count, where entries have a status
-    inode: int | None = None  # of the file, where it may get another name
+    statuses: tuple[str, ...] = ()  # deliver entries with these, where entries have a status
+    inode: int | None = None  # of the file, where a file may be renamed
 
 
 class Follower(Protocol):
     """How one log is followed. Never locks and never changes a byte."""
 
     def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
-        """The cursor behind what is new and durable, `start` itself when nothing is."""
+        """The cursor behind what is new and durable; `start` itself when nothing is new."""
 
     def deliveries(self, start: Cursor, end: Cursor, query: EntryQuery, on_loss: OnLoss) -> list[Delivery]:
-        """The work between two cursors, in log order. Of the query only `payload` counts."""
+        """The deliveries between two cursors, in log order. Of the query only `payload` counts."""
 
     def read(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
         """The rows of one delivery."""
@@ -147,7 +145,7 @@ def report_batch(schema: pa.Schema, dialect: str, report: Report) -> pa.RecordBa
 
 
 def make_durable(disk: Disk, path: str, names: set[str]) -> None:
-    """Return when what these files hold, and their names, are on the device; where that cannot be asked for, go on."""
+    """Sync these files and their names; go on where the file system cannot sync."""
     for name in sorted(names):
         try:
             with disk.open(posixpath.join(path, name)) as file:
@@ -178,7 +176,7 @@ def looking_again(disk: Disk, look: Callable[[], T]) -> T:
 def step(
     follower: Follower, start: Cursor, limits: Limits, on_loss: OnLoss = "fail"
 ) -> tuple[Cursor, Iterator[pa.RecordBatch]]:
-    """What is new in process: the next cursor, and the rows up to it."""
+    """Do one step in this process: the next cursor, and the rows up to it."""
     end = follower.advance(start, limits, on_loss)
     if end == start:
         return start, iter(())

@@ -3,7 +3,7 @@
 There is no writer thread. What is handed in while the device is busy makes one batch, and a batch has one gate. The
 first thread through the gate finds the batch unwritten, and leads: it writes for all. Then each thread that waits lets
 the next one through, and the last opens the gate of the next batch. So one notification goes from thread to thread, and
-those who come back with new work meanwhile are written together. A single thread finds every gate open and pays no
+threads that come back with new work meanwhile are written together. A single thread finds every gate open and pays no
 hand-over.
 
 A thread that waits is not interrupted: a signal handler that raises does so when the work is durable.
@@ -38,8 +38,8 @@ class Ticket(Generic[T]):
 class GroupCommit(Generic[T]):
     """Hands batches to `flush`, one batch at a time, in the order of `submit`.
 
-    `flush` writes the batch and syncs it. When it raises, the leader gets that error and everybody else in the
-    batch a `StoppedError` that names it.
+    `flush` writes the batch and syncs it. When it raises, the leader gets that error, and the other threads of the
+    batch get a `StoppedError` that names it.
     """
 
     def __init__(self, flush: Callable[[list[T]], None]) -> None:
@@ -59,7 +59,7 @@ class GroupCommit(Generic[T]):
             self._wait(ticket)
 
     def drain(self) -> None:
-        """Return when everything that was handed in before is durable, also what is being flushed now."""
+        """Return when everything handed in so far is durable, also the batch on its way."""
         with DEFERRED:
             with self._mutex:
                 ticket = self._coming
@@ -105,7 +105,7 @@ class GroupCommit(Generic[T]):
     def _leave(self, ticket: Ticket[T], *, through: bool = True) -> None:
         """Let the next thread of the batch through the gate; behind the last one the next batch may go.
 
-        One that was interrupted before the gate is let through no more, but the gate may have been opened for it.
+        An interrupted thread does not go through the gate, but another may have opened the gate for it.
         """
         with self._mutex:
             ticket.waiting -= 1

@@ -1,8 +1,8 @@
-"""What stands under the names of a log: its own files and directories, and nothing else.
+"""The names of a log must stand for its own files and directories, and nothing else.
 
-The root of a log is what the user named, and may be a link. Below it no link is followed: a store would write, and a
-repair remove, in a place that the user did not name. All code that lists a log asks here, so that readers, verbs and
-stores refuse the same things, and before anything is changed.
+The root of a log is what the user named, and may be a link. Flintlog follows no link below it: a store would write, and
+a repair remove, in a place that the user did not name. All code that lists a log asks here, so readers, verbs and
+stores refuse the same things before they change anything.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _FILE, _DIRECTORY = "file", "directory"
 
 
 def member(disk: Disk, place: str) -> Stat | None:
-    """What a file of a log is; None when there is none. Anything else under its name is refused."""
+    """The status of a file of a log; None when there is none. Raises when something else has its name."""
     return _own(disk, place, _FILE)
 
 
 def inner_directory(disk: Disk, place: str) -> Stat | None:
-    """The same of a directory that files of a log stand in."""
+    """The same for a directory of a log."""
     return _own(disk, place, _DIRECTORY)
 
 
@@ -44,7 +44,7 @@ def _kind(found: Stat) -> str:
 
 
 def refuse_link(disk: Disk, place: str) -> None:
-    """Raise for a symbolic link under any other name, where everything is walked or removed."""
+    """Raise for a symbolic link under any name, where code walks or removes everything."""
     if disk.is_link(place):
         raise RefusedError(
             "this is a symbolic link, and Flintlog follows none here",

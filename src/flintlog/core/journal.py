@@ -1,11 +1,11 @@
 """The journal of a repair: the original of every file that changes, and what it takes to go back to them.
 
 Before a repair changes anything, it writes down which files there are (`flintlog-repair.json` beside the originals),
-and when it is done, what it left. With that a later `repair --undo` knows what to put back and what to remove. It
-refuses when a store has written to the directory since: going back would take that away too.
+and when it is done, what it left. So a later `repair --undo` knows what to put back and what to remove. It refuses when
+a store has written to the directory since: going back would remove that too.
 
-Originals come back by a link and a rename, so a full disk is no obstacle. Each file is the repaired one or the
-original one at any moment; an undo that was cut short is finished by the next.
+Originals come back by a link and a rename, which also work on a full disk. At any moment each file is the repaired or
+the original one; the next undo finishes one that was cut short.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_record(disk: Disk, folder: str) -> Record | None:
     try:
         value: Any = json.loads(disk.read(path, _RECORD_BYTES_MAX))
         known = value["version"] == 1 and value["stage"] in ("begun", "done", "undoing", "undone")
-        continues, there = value.get("continues"), value.get("folders")  # not in those of earlier releases
+        continues, there = value.get("continues"), value.get("folders")  # earlier releases lack both
         names = [
             *value["before"],
             *value["after"],
@@ -144,7 +144,7 @@ class RepairJournal:
         self.root = root
         self.directory = posixpath.join(root, KEPT_DIRECTORY, name)
         self._disk = disk
-        self._begun = False  # until then the directory may be another's
+        self._begun = False  # until then another repair may own the directory
         self._before: dict[str, bool] = {}  # the files that were there, and whether each is kept by now
         self._originals: dict[str, Stat] = {}
         self._folders: list[str] = []
@@ -154,7 +154,7 @@ class RepairJournal:
         return any(self._before.values())
 
     def begin(self, made: str | None) -> None:
-        """Write down which files there are; `made` was made by taking the lock, which is held."""
+        """Write down which files there are, except `made`: taking the lock made that one. The lock is held."""
         self._begun = True
         self.directory = _unused(self._disk, self.directory)
         self._before = {name: False for name in tree(self._disk, self.root) if name != made}
@@ -162,7 +162,7 @@ class RepairJournal:
         self._write(Record("begun", list(self._before), folders=self._folders))
 
     def keep(self, path: str) -> list[Callable[[], None]]:
-        """Copy a file, or every file below a directory, aside, durable on return."""
+        """Copy a file, or every file below a directory, aside, durable on return; returns how to put each back."""
         name = posixpath.relpath(path, self.root)
         names = (
             [name] if name in self._before else [each for each in self._before if each.startswith(f"{name}/")]
@@ -176,9 +176,9 @@ class RepairJournal:
         return [partial(self._put_back, each) for each in new]
 
     def finish(self) -> None:
-        """Write down what the repair left, so that it can be told from what comes later.
+        """Write down what the repair left, so that an undo can tell it from later writes.
 
-        A file that was made anew under the name of another gets its owner and its permissions.
+        A file that replaced another gets its owner and its permissions first.
         """
         for name in self._of_others():
             with self._disk.open(posixpath.join(self.root, name)) as file:
@@ -201,7 +201,7 @@ class RepairJournal:
         ]
 
     def discard(self) -> str:
-        """Remove the copies: everything was put back. The disk may be full, so this writes nothing."""
+        """Remove the copies, because everything was put back. Writes nothing: the disk may be full."""
         if not self._begun:
             return NOTHING_CHANGED
         told = ", ".join(self._of_others())
@@ -238,7 +238,7 @@ class RepairJournal:
 
 
 def _unused(disk: Disk, directory: str) -> str:
-    """Repairs of one second are numbered: none writes over the originals of another, and their order is known."""
+    """A free name for a repair. Numbers keep repairs of one second apart, and in order."""
     stamp = posixpath.basename(directory).partition("-")[0]
     there = [age(name) for name in disk.list(posixpath.dirname(directory))]
     numbers = [number for moment, number, _ in there if moment == stamp]
@@ -269,7 +269,7 @@ def give_back(disk: Disk, root: str, folder: str, record: Record) -> None:
 
 
 def put_back(disk: Disk, original: str, target: str, folder: str) -> None:
-    """Make an original the file again, by a link and a rename."""
+    """Put an original back under its name, by a link and a rename."""
     scratch = posixpath.join(folder, _SCRATCH)
     if disk.stat(scratch) is not None:
         disk.unlink(scratch)
@@ -289,7 +289,7 @@ def put_back(disk: Disk, original: str, target: str, folder: str) -> None:
 def plan_undo(
     disk: Disk, root: str, dialect: str, name: str | None, *, force: bool, lock: str, lock_mode: Mode
 ) -> Plan:
-    """What taking the newest repair back would do, or the one of that name: all its rounds, the last one first."""
+    """The plan to take back the newest repair, or the one with this name: all its rounds, the last one first."""
     rounds, left, refusal = _choose(disk, root, name)
     if refusal is None and not force:
         refusal = _refusal(disk, root, *rounds[0])
@@ -309,7 +309,7 @@ def plan_undo(
     facts: dict[str, Any] = {"repair": posixpath.basename(rounds[0][0])} if rounds else {}
     if len(rounds) > 1:
         facts["rounds"] = len(rounds)
-    once = tuple(dict.fromkeys(steps))  # what came with one round is there in the next
+    once = tuple(dict.fromkeys(steps))  # a file that one round made is there in the next
     return Plan("undo", dialect, root, once, act, refusal=refusal, facts=facts, disk=disk)
 
 
@@ -337,7 +337,7 @@ Rounds = list[tuple[str, Record]]
 
 
 def _choose(disk: Disk, root: str, name: str | None) -> tuple[Rounds, int, str | None]:
-    """The rounds of a repair, how many repairs stand before it, and why it cannot be taken back."""
+    """The rounds of a repair, how many repairs before it stand, and why it cannot be taken back."""
     kept = posixpath.join(root, KEPT_DIRECTORY)
     check_kept(disk, root)
     for each in disk.list(kept):
@@ -368,7 +368,7 @@ def _rounds(records: dict[str, Record], standing: list[str]) -> list[str]:
 
 
 def age(name: str) -> tuple[str, int, str]:
-    """What orders repairs by their names; those of one second are numbered."""
+    """A key that sorts repairs by age; repairs of one second have numbers."""
     stamp, _, reason = name.partition("-")
     number = reason.rpartition("-")[2]
     return stamp, int(number) if number.isdecimal() else 1, reason

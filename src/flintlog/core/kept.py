@@ -1,8 +1,8 @@
-"""What opening cuts off is copied aside first, so that a person can still look at it.
+"""Opening copies aside what it cuts off, so that a person can still look at it.
 
 Opening cuts what was never acknowledged: the torn end of the last commit. That follows from a rule, and a rule can be
-wrong about a file that a hand or a device has changed. So the bytes go to `kept/opened/` before they go from the log.
-The place is bounded: the newest copies stay.
+wrong about a file that a hand or a device has changed. So opening copies the bytes to `kept/opened/` before it cuts
+them. Only the newest copies stay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _SCRATCH = "cut.new"
 def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     """Copy the bytes of `file` from `begin` on to `kept/opened/` of the log directory `root`; durable on return.
 
-    Call it before the file is cut at `begin`. Zeros are no content, and what lies there already is not copied twice.
+    Call it before the file is cut at `begin`. Nothing is copied when all bytes are zero, or when the same copy is
+    there.
     """
     size = min(file.size() - begin, CUT_BYTES_MAX)
     data = file.pread(size, begin) if size > 0 else b""
@@ -40,7 +41,7 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
     if any(
         other == name and _holds(disk, posixpath.join(place, f"{at:06d}-{name}"), data) for at, other in there
     ):
-        disk.sync_directory(place)  # the process that put it there may have died before that
+        disk.sync_directory(place)  # the process that wrote it may have died before its name was synced
         return
     number = max((at for at, _ in there), default=0) + 1
     target, scratch = posixpath.join(place, f"{number:06d}-{name}"), posixpath.join(place, _SCRATCH)
@@ -50,13 +51,13 @@ def keep_cut(disk: Disk, root: str, file: File, begin: int) -> None:
 
 
 def check_kept(disk: Disk, root: str) -> None:
-    """Raise where the places for what is kept are no directories of the log."""
+    """Raise unless `kept/` and `kept/opened/` are directories of the log, or missing."""
     for name in (KEPT_DIRECTORY, posixpath.join(KEPT_DIRECTORY, OPENED_DIRECTORY)):
         inner_directory(disk, posixpath.join(root, name))
 
 
 def list_besides_kept(disk: Disk, root: str) -> list[str]:
-    """The names in a log directory, without the place for what is kept, which is checked."""
+    """The names in a log directory without `kept`, which is checked."""
     names = disk.list(root)
     if KEPT_DIRECTORY in names:
         check_kept(disk, root)
@@ -65,7 +66,7 @@ def list_besides_kept(disk: Disk, root: str) -> list[str]:
 
 
 def keep_and_empty(disk: Disk, root: str, path: str, *, scratch: str) -> None:
-    """Put an empty file in the place of one whose content is of no use, after a copy of it was kept."""
+    """Replace a useless file by an empty one, after keeping a copy."""
     with disk.open(path) as file:
         keep_cut(disk, root, file, 0)
     disk.publish(path, [], scratch=scratch)

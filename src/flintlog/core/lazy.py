@@ -1,7 +1,8 @@
 """A value of an object that is made when it is first asked for.
 
 `functools.cached_property` holds a lock while it makes the value (until Python 3.12). A process that is forked at that
-moment finds the lock taken for ever. This one holds none: two threads may both make the value, which are equal.
+moment finds the lock taken for ever. This one holds none: two threads may both make the value, and their values are
+equal.
 """
 
 from __future__ import annotations

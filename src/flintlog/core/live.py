@@ -1,7 +1,7 @@
 """Looking at a directory that a store may be writing to. Readers never lock, so they may catch a writer half-way.
 
-What a crash leaves looks the same as what a writer is just about to finish. Only the second is gone a moment
-later, so a reader that sees such a thing looks again before it says that it is wrong.
+What a crash left looks the same as a write that is not finished yet. Only the second is gone a moment later, so a
+reader looks again before it calls it wrong.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from flintlog.errors import DamageError, DiskError, RefusedError
 T = TypeVar("T")
 _LOOKS_MAX = 5
 _PAUSE_SECONDS = 0.02
-_LOOKS_AGAIN = 3  # at a directory that is not large
+_LOOKS_AGAIN = 3  # at a small directory
 _SMALL_BYTES = 64 << 20
-_HANDLES_MAX = 200  # systems exist that allow 256 to a process
+_HANDLES_MAX = 200  # some systems allow a process 256
 _TICK_NANOSECONDS = 100_000_000  # two changes within one tick of the file system's clock look like one
 
 
 class ChangedError(RefusedError):
-    """The directory changed while it was read: what was read does not fit together. Another look may."""
+    """The directory changed during a look, so its parts do not fit together. Look again."""
 
 
 Mark = tuple[tuple[int, int], int, int]
 
 
 def mark_of(found: Stat | None, now: int) -> Mark | None:
-    """What tells that the bytes of a file are as they are now, whatever its name; None where nothing does."""
+    """Equal marks mean equal bytes, whatever the file's name; None where the file system cannot tell."""
     if found is None or found.written is None or found.written >= now - _TICK_NANOSECONDS:
         return None
     return found.identity, found.size, found.written
@@ -61,7 +61,7 @@ class Moment:
         )
 
     def lasts(self) -> bool:
-        """Is the directory as it was? False where nothing tells."""
+        """Is the directory as it was? False where the file system cannot tell."""
         return self._tells and self._look() == self._seen
 
     def _look(self) -> dict[str, Stat]:
@@ -75,7 +75,7 @@ class Moment:
             seen[path] = found
             if not found.is_directory:
                 continue
-            seen[path] = replace(found, changed=None)  # the names in it tell
+            seen[path] = replace(found, changed=None)  # its names show a change
             if path == self._path or not self._disk.is_link(path):
                 left += [
                     posixpath.join(path, name) for name in self._disk.list(path) if name != KEPT_DIRECTORY
@@ -84,10 +84,10 @@ class Moment:
 
 
 def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
-    """What `read` makes of a directory that a store may be writing to.
+    """The result of `read` on a directory that a store may be writing to.
 
-    It looks again when a file went between its listing and its reading, when the parts were not of one moment
-    (`ChangedError`), and when there is damage that may be a write on its way: a moment later that is not there.
+    It calls `read` again when a file went between listing and reading, when the parts were not of one moment
+    (`ChangedError`), and when there is damage: an unfinished write looks like it, and is gone a moment later.
     """
     seen: tuple[str, str | None, int | None] | None = None
     for attempt in range(_LOOKS_MAX):
@@ -109,10 +109,10 @@ def settled(disk: Disk, path: str, read: Callable[[], T]) -> T:
 
 @contextmanager
 def holding(disk: Disk, path: str) -> Iterator[Disk]:
-    """A disk for reading, on which the directory `path` and those below it keep the names that they have now.
+    """A disk for reading, on which `path` and the directories below it keep the names that they have now.
 
-    Its files are held open, so that those which are removed or replaced meanwhile can still be read; they may grow. Of
-    very many the last are not held. Remote files are not either: asking for each costs more than looking again.
+    It holds their files open, so that removed or replaced ones can still be read; files may grow. It does not hold more
+    than some hundred files, nor remote ones: asking for each costs more than looking again.
     """
     if isinstance(disk.kernel, RemoteKernel):
         yield disk
@@ -140,21 +140,21 @@ class _HeldKernel(KernelInFront):
         self._handles: dict[str, int] = {}
 
     def hold(self, folder: str, names: list[str]) -> None:
-        """Directories first: what a file in here stands for, such as a snapshot, is then not older than they are."""
+        """Hold directories first: a file beside them, such as a snapshot, is then never older than they are."""
         held = self._names[folder] = []
         files = []
         for name in sorted(names):
             path = posixpath.join(folder, name)
             try:
                 if self._kernel.is_link(path):
-                    pass  # what it leads to is not of this directory, and may lead back
+                    pass  # it leads out of this directory, and may lead back
                 elif not self._kernel.stat(path).is_directory:
                     files.append(name)
                     continue
                 elif name != KEPT_DIRECTORY:
                     self.hold(path, self._kernel.list(path))
             except (FileNotFoundError, NotADirectoryError):
-                continue  # it went before anybody looked
+                continue  # it is already gone
             except OSError as error:
                 _raise_failure(error, path)
             held.append(name)
@@ -180,7 +180,7 @@ class _HeldKernel(KernelInFront):
 
     def release(self) -> None:
         for handle in self._handles.values():
-            with suppress(OSError):  # it was only read
+            with suppress(OSError):  # it was opened for reading only
                 self._kernel.close(handle)
         self._handles.clear()
 
@@ -202,14 +202,14 @@ class _HeldKernel(KernelInFront):
 
 
 def _raise_failure(error: OSError, path: str) -> None:
-    """Raise where the device fails. What may not be read, or is no file, is told when it is needed."""
+    """Raise when the device fails. Other errors come again when the file is needed."""
     if error.errno == errno.EIO:
         raise DiskError("open", path, error) from error
 
 
 @contextmanager
 def told_when_it_goes(path: str) -> Iterator[None]:
-    """A file that went while it was to be read is no wrong path: another look may do."""
+    """When a file goes before it is read, say that the directory changes too fast, not that the path is wrong."""
     try:
         yield
     except DiskError as error:
@@ -220,7 +220,7 @@ def told_when_it_goes(path: str) -> Iterator[None]:
 
 @contextmanager
 def suppress_gone() -> Iterator[None]:
-    """What was removed while we look counts no more."""
+    """Ignore a file that is removed while we look."""
     try:
         yield
     except DiskError as error:
@@ -235,10 +235,10 @@ def look(
     again: Callable[[], Inventory],
     passing: Collection[str],
 ) -> Inventory:
-    """A look at a directory; findings whose code is `passing` and that a second look does not see become notes.
+    """Look at a directory; findings with a `passing` code that a second look does not see become notes.
 
-    The second look may be a quick one, as long as it sees everything that can pass. A directory that is not large gets
-    some more: a writer may be slow.
+    The second look may be quick, if it sees everything that can pass. A small directory gets some more looks: its
+    writer may be slow.
     """
     found = settled(disk, path, first)
     looks = _LOOKS_AGAIN if sum(item.size for item in found.files) <= _SMALL_BYTES else 1
@@ -273,7 +273,7 @@ def _passed(finding: Finding) -> Finding:
 
 
 def too_fast(path: str) -> RefusedError:
-    """No look was of one moment."""
+    """The error when the directory changed during every look."""
     return RefusedError(
         "the directory changes faster than it can be read",
         file=path,

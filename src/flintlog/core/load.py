@@ -6,7 +6,8 @@ A dialect that can be loaded has a room `store/load`:
 |---|---|
 | `COLUMNS` | the columns of the rows that it takes |
 | `OPTIONS` | the words of the options that it takes besides the common ones; each is true or false |
-| `plan(disk, path, edition, **options)` | refuses what cannot be, before any task begins; plain data for the tasks |
+| `plan(disk, path, edition, **options)` | refuses what cannot be, before any task begins; returns plain data for the
+tasks |
 | `stage(disk, plan, place, part, batches)` | in task `part`: writes the file `place`; nothing reads it yet |
 | `commit(disk, plan, staged, batch)` | lets all that is staged count; False where the batch counted already |
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ORDER_MAX = 2**63 - 1
-WAIT_SECONDS = 60.0  # that a commit waits for another writer
-PLAN_WAIT_SECONDS = 5.0  # that planning does: before that nothing is lost
+WAIT_SECONDS = 60.0  # how long a commit waits for another writer
+PLAN_WAIT_SECONDS = 5.0  # how long planning waits: nothing is staged yet
 _PREFIX = "load."
 _LATE_SECONDS = 7 * 24 * 3600  # no job takes longer
 
@@ -40,7 +41,7 @@ _LATE_SECONDS = 7 * 24 * 3600  # no job takes longer
 class Batch(NamedTuple):
     """A batch of a stream. Its number is stored with its rows, so that a batch that comes again counts once."""
 
-    stream: str  # what the stream is called for good
+    stream: str  # the lasting name of the stream
     number: int
 
 
@@ -66,7 +67,7 @@ class Column:
     nulls: bool = False  # a row may be without it
 
     def take(self, given: pa.Array) -> pa.Array:
-        """A column of a frame in the type that is wanted."""
+        """A column of a frame, cast to this type."""
         import pyarrow as pa
 
         if given.null_count and not self.nulls:
@@ -86,7 +87,7 @@ class Column:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Is a value of this type a row of bytes?"""
+    """Are values of this type bytes or text?"""
     import pyarrow as pa
 
     names = (
@@ -102,24 +103,24 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 class Plan(Protocol):
-    """What the driver finds out once, and every task is told."""
+    """What the driver finds out once, for every task."""
 
     @property
     def scratch(self) -> str: ...
 
 
 def new_job() -> str:
-    """A word that no other job has; the names of its files begin with it."""
+    """A token that no other job has, in the names of its staged files."""
     return uuid.uuid4().hex
 
 
 def staged_name(plan: Plan, job: str) -> str:
-    """Where an attempt of a task writes: a name of its own."""
+    """A new name for what one attempt of a task writes."""
     return posixpath.join(plan.scratch, f"{_PREFIX}{job}.{uuid.uuid4().hex}")
 
 
 def sweep(disk: Disk, scratch: str, job: str | None = None) -> None:
-    """Remove the files that a job staged, and what a job that died left a week ago."""
+    """Remove the files that this job staged, and any staged file older than a week: its job died."""
     late = (time.time() - _LATE_SECONDS) * 1e9
     for name in disk.list(scratch):
         if not name.startswith(_PREFIX):
@@ -146,7 +147,7 @@ def refuse_gone(disk: Disk, staged: Iterable[Staged]) -> None:
 
 
 def check_columns(given: pa.Schema, columns: Sequence[Column], dialect: str) -> None:
-    """Raise where the columns of a frame are not those that a log takes."""
+    """Raise unless the columns of a frame are those that a log takes."""
     known = {column.name: column for column in columns}
     for field in given:
         if given.names.count(field.name) > 1:
@@ -166,7 +167,7 @@ def check_columns(given: pa.Schema, columns: Sequence[Column], dialect: str) -> 
 
 
 def _none_of(field: pa.Field) -> pa.Array:
-    """No rows of a column, to see whether its type fits."""
+    """An empty column, to see whether its type fits."""
     import pyarrow as pa
 
     return pa.nulls(0, field.type)

@@ -51,9 +51,9 @@ Where = Position | int | str
 
 
 class Rows:
-    """Rows of a log as Arrow batches, read when they are asked for, and anew each time.
+    """Rows of a log as Arrow batches. Each iteration reads them anew.
 
-    Whatever takes an Arrow stream (`__arrow_c_stream__`) takes this: pyarrow, Polars, DuckDB, pandas.
+    Code that takes an Arrow stream (`__arrow_c_stream__`) takes this: pyarrow, Polars, DuckDB, pandas.
     """
 
     def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]]) -> None:
@@ -85,9 +85,9 @@ class Rows:
 
 
 class Log:
-    """One log directory. Nothing is read before a method is called.
+    """One log directory. It reads nothing until you call a method.
 
-    Inside `with` the surveys that calls take are held for the later ones, as long as the directory stands still.
+    Inside `with`, later calls reuse the surveys of earlier ones as long as the directory does not change.
     """
 
     _surveys: Surveys | None = None
@@ -118,7 +118,7 @@ class Log:
 
     @lazy
     def root(self) -> str:
-        """The directory that holds the files: `path`, or the one that it stands for."""
+        """The directory that holds the files: `path`, or its data directory."""
         return self._dialect.home(self.disk, self.path)
 
     @property
@@ -128,17 +128,17 @@ class Log:
 
     @property
     def edition(self) -> str | None:
-        """`designed` or `shipped`; None where the dialect has one edition, or nothing in the directory tells."""
+        """`designed` or `shipped`; None when the dialect has only one edition, or no file shows it."""
         return self._dialect.edition(self.disk, self.root)
 
     @property
     def health(self) -> str:
-        """`clean`, `repairable`, `corrupt` or `unsupported`, by a look that leaves out what a snapshot covers."""
+        """`clean`, `repairable`, `corrupt` or `unsupported`, as `inspect` finds it: without what a snapshot covers."""
         return self.inspect().verdict
 
     @property
     def stream(self) -> str | None:
-        """What the column `stream` is here: queue, topic or storage; None where a log has one only."""
+        """What the column `stream` is here: queue, topic or storage; None where a log has only one."""
         return self._dialect.stream
 
     @property
@@ -172,7 +172,7 @@ class Log:
             return judged(found, lambda: self._plan_repair(seen))
 
     def verify(self, progress: Progress = no_progress, workers: Workers | None = None) -> Inventory:
-        """Every check the dialect knows, over every byte; done by `workers` where they are given."""
+        """Every check the dialect knows, over every byte; by `workers` if given."""
         from flintlog.core.verdict import judged
 
         with self._seen() as seen:
@@ -192,7 +192,7 @@ class Log:
         payload: bool = True,
         on_damage: OnDamage = "fail",
     ) -> Rows:
-        """The entries of the log in log order. `first` and `last` are in it.
+        """The entries of the log in log order, from `first` to `last` inclusive.
 
         Pass `payload=False` to leave the payloads null, which is faster. `on_damage` says what happens where entries
         cannot be read: `fail` raises, `stop` ends that file, `report` gives a row for it.
@@ -236,21 +236,21 @@ class Log:
         return Rows(schema, read)
 
     def splits(self, query: EntryQuery) -> list[Split]:
-        """The pieces that hold the entries of `query`, in log order."""
+        """The splits that hold the entries of `query`, in log order."""
         found: list[Split] = self._room("entries").splits(self.disk, self.root, self._checked(query))
         return found
 
     def read_split(self, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-        """The entries of one piece, in batches."""
+        """The entries of one split, in batches."""
         batches: Iterator[pa.RecordBatch] = self._room("entries").read_split(
             self.disk, self.root, split, query
         )
         return batches
 
     def fields(self, query: EntryQuery | None = None, where: ByteRange | None = None) -> Iterator[ByteField]:
-        """The bytes of the entries of `query`, field by field; with `where` of those that touch this range.
+        """The fields of the entries of `query`; with `where`, of those that touch this range.
 
-        Without a query every byte of every file that the dialect knows, each in one field, in the order of the
+        Without a query: every byte of every file that the dialect knows, each in one field, in the order of the
         inventory; damage is a field too. A file that goes away meanwhile is left out.
         """
         room = self._room("entries")
@@ -270,7 +270,7 @@ class Log:
     def state(self, as_of: Where | None = None, *, workers: Workers | None = None) -> Any:
         """The live state in the order of the JSON contract, now or at a position.
 
-        Pass `workers` to have them make it in parts: it is then a table of their own kind.
+        Pass `workers` to have them make it in parts; the result is then a table of their own kind.
         """
         number = self._parsed(as_of)
         room = self._room("entries")
@@ -282,14 +282,14 @@ class Log:
         )
 
     def follower(self) -> Follower:
-        """What is new since a cursor, for streams and exports. One for each reader: it remembers where it was."""
+        """A follower, which finds what is new since a cursor. Make one for each reader: it remembers where it was."""
         follower: Follower = self._room("follow").follower(self)
         return follower
 
     def picture(self, as_of: Position | None = None) -> Picture:
         """Which files, and how much of each, make the log now or at a position; raises where no store would open.
 
-        A store may be writing: a picture that cannot be right raises `ChangedError`, and is taken again.
+        A picture that a writer spoiled raises `ChangedError`: take it again.
         """
         number = self._parsed(as_of)
         with self._seen() as seen:
@@ -314,7 +314,7 @@ class Log:
         return judged_plan(self, lambda: make(self.disk, self.root, seen=seen))
 
     def plan_undo(self, name: str | None = None, *, force: bool = False) -> Plan:
-        """Take the newest repair back, or the one of that name; `force` also when something was written since."""
+        """Take the newest repair back, or the one with this name; with `force` also when a store has written since."""
         from flintlog.core.journal import plan_undo
 
         lock, mode = self._dialect.lock(self.root)
@@ -323,7 +323,7 @@ class Log:
     def plan_snapshot(
         self, as_of: Where | None = None, given: GivenState | None = None, workers: Workers | None = None
     ) -> Plan:
-        """Write the state, now or at a position, to a snapshot and drop what it makes superfluous.
+        """Write the state, now or at a position, to a snapshot and drop what it covers.
 
         `given` is the state of a dialect whose entries mean something to the application only.
         """
@@ -338,14 +338,14 @@ class Log:
         return replace(plan, by_workers=workers is not None)
 
     def plan_compact(self, workers: Workers | None = None) -> Plan:
-        """Drop what the newest snapshot, or the one written for it, makes superfluous."""
+        """Drop what is no longer needed; some dialects write a snapshot first."""
         plan: Plan = self._room("upkeep.compact").plan_compact(self.disk, self.root, workers)
         return replace(plan, by_workers=workers is not None)
 
     def plan_migrate(self, edition: str | None = None, target: str | None = None) -> Plan:
-        """Write the log anew in another edition at `target`, an empty place; the states are proved equal first.
+        """Write the log anew in another edition at `target`, an empty place; it counts only when both states are equal.
 
-        Without an edition: bring the directory, in its place, to the version that is written now.
+        Without an edition: bring the directory, in its place, to the newest version.
         """
         if edition is None and not self._dialect.has_versions:
             raise RefusedError(
@@ -376,7 +376,7 @@ class Log:
 
     @contextmanager
     def _seen(self) -> Iterator[Surveys]:
-        """The surveys that this call shares with the others of a `with`; otherwise those of its own steps."""
+        """The surveys that the calls inside a `with` share; outside of one, those of this call alone."""
         if self._surveys is not None:
             yield self._surveys
             return
@@ -401,7 +401,7 @@ class Log:
 
 
 def _words(given: str | int | Collection[str | int] | None) -> frozenset[str] | None:
-    """One word, or several; numbers, as storages and topics have them, are words too."""
+    """One word or several as a set; numbers, as storages and topics have them, become words too."""
     if given is None:
         return None
     return frozenset(map(str, [given] if isinstance(given, str | int) else given))
@@ -410,7 +410,7 @@ def _words(given: str | int | Collection[str | int] | None) -> frozenset[str] | 
 def open_log(
     path: str | bytes | os.PathLike[str], *, disk: Disk | None = None, speaking: str | None = None
 ) -> Log:
-    """Open a log directory for reading: of the dialect whose files lie there, or of the one that is named."""
+    """Open a log directory for reading, in the dialect of its files or in the one you name."""
     place = str(path) if disk is not None else Disk.resolve(path)
     disk = disk or Disk()
     return Log(detect(disk, place) if speaking is None else dialect(speaking), disk, place)

@@ -1,7 +1,7 @@
 """A directory that is there as a whole or not at all: backups, restored logs, other editions.
 
-It is made under `<target>.new`, and gets its name last. What fails on the way is removed, with the directories above it
-that were made for it.
+It is made under `<target>.new`, and gets its name last. An error removes it, with the directories above it that were
+made for it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from flintlog.errors import FlintlogError, RefusedError
 
 @contextmanager
 def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iterator[str]:
-    """A new directory to fill; it gets its name, durable, when the block ends well, and goes when it does not.
+    """A new directory to fill. When the block ends well it gets its name, durably; when the block raises it is removed.
 
-    `scratch_is_ours` says that what an interrupted run left there may be removed.
+    `scratch_is_ours`: remove what an interrupted run left there.
     """
     refuse_taken(disk, target)
     building = f"{target}.new"
@@ -43,7 +43,7 @@ def new_place(disk: Disk, target: str, *, scratch_is_ours: bool = False) -> Iter
 
 
 def refuse_taken(disk: Disk, target: str) -> None:
-    """Only an empty place, or a new one, is written to; a link cannot be replaced by a directory."""
+    """Raise unless the place is empty or new; a link is refused, because no rename puts a directory in its place."""
     stat = disk.stat(target)
     if disk.is_link(target) or (stat is not None and (not stat.is_directory or disk.list(target))):
         raise RefusedError(
@@ -59,7 +59,7 @@ def missing(disk: Disk, path: str) -> list[str]:
 
 
 def remove_empty(disk: Disk, directories: Iterable[str]) -> None:
-    """Remove directories, from the lowest up to the first that others have put something in."""
+    """Remove directories from the lowest up; stop at the first that is not empty."""
     for path in directories:
         if disk.list(path):
             return

@@ -32,10 +32,10 @@ class Step:
 class Plan:
     """The steps of one verb on one directory.
 
-    `lost` names, in words, the acknowledged data that applying the plan gives up; `refusal` says why there is no
-    plan. `act` does all steps through the disk that it is given, and returns one line that says what was done. It
-    writes `written_bytes` at most, where that is known. `of_backup`: a backup is what it reads. `publishes` and
-    `by_workers` are those of the transaction.
+    `lost` names, in words, the acknowledged data that applying the plan gives up; `refusal` says why it cannot be
+    applied. `act` does all steps through the disk that it is given, writes at most `written_bytes` if known, and
+    returns one line that says what was done. `of_backup`: the plan reads a backup. `publishes` and `by_workers` are
+    those of the transaction.
     """
 
     verb: str
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def exit_status(self) -> int:
-        """Of a repair that was only planned: the one that `verify` has for the same directory."""
+        """The exit status of a repair that was only planned: that of `verify` for the same directory."""
         return exit_status(self.findings)
 
     def check(self) -> None:
@@ -68,7 +68,7 @@ class Plan:
             kind = UnsupportedError if self.exit_status == EXIT_UNKNOWN else RefusedError
             raise kind(self.refusal, file=self.path, advice="Nothing was changed")
         if not self.of_backup:
-            from flintlog.core.backup.listing import refuse_backup  # brings all of backups along
+            from flintlog.core.backup.listing import refuse_backup  # imports all of `backup`
 
             for place in (self.path, posixpath.dirname(self.path)):  # files may lie one floor down
                 refuse_backup(self.disk, place)

@@ -34,7 +34,7 @@ def position_text(position: Position | None) -> str:
 
 
 def one_number(position: Position, dialect: str, word: str) -> int:
-    """The number of a position that has one part in this dialect."""
+    """The number of a position, which has one part in this dialect."""
     if len(position) != 1:
         raise UsageError(
             f"{position_text(position)} is not a position of a {dialect} log", advice=f"Give one {word}"

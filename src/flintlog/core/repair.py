@@ -1,4 +1,4 @@
-"""Repair, as every dialect does it: a draft of what an operator reads and what is then done.
+"""Repair, as every dialect does it: a draft of the steps that an operator reads, with the action of each.
 
 A repair runs in a transaction that keeps originals (`journal.py`): before a file changes for the first time, a copy of
 it goes to `kept/<time>-<reason>/`. New content takes the place of a file by one rename. A crash leaves the old file
@@ -43,7 +43,7 @@ class Files:
             self.disk.put(file, posixpath.join(self.root, name))
 
     def remove(self, name: str) -> None:
-        """Take a file away; a crash may bring it back until its directory is synced."""
+        """Remove a file; a crash may bring it back until its directory is synced."""
         self.disk.unlink(posixpath.join(self.root, name))
 
 
@@ -51,7 +51,7 @@ Action = Callable[[Files], None]
 
 
 def opening_does_it(files: Files) -> None:
-    """What opening heals needs no action of its own: the directory is opened at the end of the repair."""
+    """Do nothing: the repair opens the directory at its end, and that heals it."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Draft:
         then: Callable[[Disk], object] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Plan:
-        """The plan of this repair. `then` does the rest when every action is taken: it opens the directory once."""
+        """The plan of this repair. After all actions `then` opens the directory once."""
         if any(finding.severity is Severity.UNSUPPORTED for finding in findings):
             self.refusal = self.refusal or UNSUPPORTED
         refused = self.refusal is not None

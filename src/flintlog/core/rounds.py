@@ -1,7 +1,7 @@
-"""A repair to its end: rounds, and then the verdict on what is there.
+"""A whole repair: rounds, and then the verdict.
 
 A plan sees what can be seen before it is applied. Behind one damage another may lie, and only the next look finds it.
-So a repair goes on by itself as long as a round loses nothing more, and stops where a person has to decide.
+So a repair goes on by itself as long as the next round loses nothing more, and stops where a person has to decide.
 Every round keeps its originals in a place of its own, and one undo takes back all of them.
 """
 
@@ -18,14 +18,14 @@ from flintlog.core.plan import Plan
 from flintlog.disk import Disk
 from flintlog.errors import FlintlogError, RefusedError
 
-ROUNDS_MAX = 8  # each heals something, so more than a few are a fault of ours
+ROUNDS_MAX = 8  # each heals something: more than a few are a bug
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """The rounds of one repair with what each has done, what verify says now, and the plan that was not applied.
 
-    `further` is None where nothing more is to be done.
+    `further` is None when the directory is clean.
     """
 
     rounds: tuple[tuple[Plan, str], ...]
@@ -34,12 +34,12 @@ class Repaired:
 
 
 def repair(log: Log, plan: Plan) -> Repaired:
-    """Apply a plan and those that follow from it and lose nothing, then verify the directory."""
+    """Apply a plan, and after it every plan that loses nothing; verify the directory after each."""
     kept = posixpath.join(plan.path, KEPT_DIRECTORY)
     there = log.disk.list(kept)
     try:
         return _repair(log, plan)
-    except KeyboardInterrupt as interrupt:  # a round that was not finished has taken back what it kept
+    except KeyboardInterrupt as interrupt:  # an unfinished round has removed its copies
         if set(log.disk.list(kept)) <= {*there}:
             raise
         words = f"What was repaired stands; `flintlog repair {plan.path} --undo` takes it back"

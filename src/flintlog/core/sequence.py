@@ -7,11 +7,11 @@ A cursor of such a log:
 | `position` | the last one that was delivered |
 | `marks` | some entries that were delivered, each [position, term, CRC-32 of its bytes] |
 | `void` | a truncation was found on the way here: delivered entries from this position on were void |
-| `lost` | [first, last] of positions that were removed before they could be delivered |
+| `lost` | [the first position that was removed before it could be delivered, the first one that is left] |
 
-Entries of a Raft log may be taken back until they are committed, which no file tells. So a follower delivers them,
-and looks with every step whether its last mark still stands. If not, the marks before it tell from where on the log is
-another one: entries with the same position and term are the same, and delivered terms are known because the last
+A Raft log may take entries back until they are committed, and no file says which are. So a follower delivers them all,
+and checks with every step that its last mark is still in the log. If not, the marks before it show from where on the
+log has changed: entries with the same position and term are the same, and delivered terms are known because the last
 entry of each is a mark. The first entry is a mark too, and some before the last: 1, 2, 4, ... back.
 """
 
@@ -53,7 +53,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An entry by which the log is known again. `place` (file, offset, length) only while it has no checksum."""
+    """An entry by which the log is recognised. `place` (file, offset, length) is set until the checksum is."""
 
     position: Position
     term: int
@@ -74,20 +74,20 @@ class _Progress:
 
 
 class SequenceFollower:
-    """Follows a log by its numbers."""
+    """Follows a log whose entries have consecutive numbers."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._known: Cursor | None = None  # what this process found last: it need not be checked again
+        self._known: Cursor | None = None  # the newest cursor of this process: no need to check it
 
-    # What a dialect may do in its own way
+    # What a dialect may override
 
     def splits(self, query: EntryQuery) -> list[Split]:
-        """The files that hold numbered entries, each in one delivery: the first one holds the first position."""
+        """One split for each file that holds entries of the query; the first one holds the first position."""
         return self._log.splits(replace(query, split_bytes=sys.maxsize))
 
     def first_of(self, splits: list[Split]) -> Position | None:
-        """The first position that the log can still deliver; None when nothing tells."""
+        """The first position that the log can still deliver; None when it has no file for it."""
         return (splits[0].first,) if splits else None
 
     def ids(self, batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -142,7 +142,7 @@ class SequenceFollower:
         return (*position[:-1], position[-1] - 1)
 
     def _take(self, splits: list[Split], taken: _Progress, limits: Limits) -> set[str]:
-        """Walk over entries until a limit is reached. Returns the files that may still be in no device."""
+        """Walk over entries until a limit is reached. Returns the files that may not be on the device yet."""
         import numpy as np
 
         growing: set[str] = set()
@@ -175,7 +175,7 @@ class SequenceFollower:
         return growing
 
     def _thinned(self, marks: list[Mark]) -> list[Mark]:
-        """The first, the last of each of the newest terms, and at growing distances from the end one."""
+        """The marks to keep: the first, the last of each of the newest terms, one at each doubling distance back."""
         oldest, newest = marks[0], marks[-1]
         kept: dict[Position, Mark] = {}
         terms: dict[int, None] = {}
@@ -189,7 +189,7 @@ class SequenceFollower:
                 continue
             distances.add(distance)
             kept[mark.position] = mark
-        kept[oldest.position] = oldest  # by it a log that was begun anew is known
+        kept[oldest.position] = oldest  # it shows whether the log was begun anew
         return list(reversed(kept.values()))
 
     def _cursor(self, taken: _Progress) -> Cursor:
@@ -207,7 +207,7 @@ class SequenceFollower:
     # Truncation
 
     def _mark_stands(self, marks: list[Mark]) -> bool | None:
-        """Is the newest mark in the log? None: it is no longer there to be seen, because what holds it was removed."""
+        """Is the newest mark in the log? None when its file was removed, so that nothing can tell."""
         if not marks:
             return None
         mark = marks[-1]
@@ -222,14 +222,14 @@ class SequenceFollower:
         return found.term == mark.term and self._with_checksum(found).checksum == mark.checksum
 
     def _go_back(self, taken: _Progress) -> None:
-        """Find from where on the delivered entries are void, and go on in front of it."""
+        """Find the first delivered entry that is void, and set the step back in front of it."""
         missing: Mark | None = None
         while taken.marks and self._mark_stands(taken.marks) is False:
             missing = taken.marks.pop()
         last = taken.marks[-1].position if taken.marks else None
         if missing is not None:
             last = self._agreed(last, missing)
-        if last is None:  # nothing that was delivered can be found: the log begins anew
+        if last is None:  # no delivered entry is found: the log was begun anew
             splits = self.splits(EntryQuery(skip=NO_PAYLOAD))
             first = self.first_of(splits)
             taken.void = min(first or missing.position, missing.position) if missing else first
@@ -242,7 +242,7 @@ class SequenceFollower:
             taken.marks += [end] if end is not None else []
 
     def _agreed(self, last: Position | None, missing: Mark) -> Position | None:
-        """How far the log behind `last` has the term that was delivered; by Raft's rule these entries are the same."""
+        """How far the log behind `last` has the missing mark's term; by Raft's rule these entries were delivered."""
         import numpy as np
 
         if not self.counts or last is None:
@@ -283,7 +283,7 @@ class SequenceFollower:
             first = goes_on
         marks = _marks(end)
         if self._known != end and self._mark_stands(marks) is False:
-            # Planned earlier and never finished; since then the log was cut. What is left of it is delivered.
+            # The step was planned in an earlier run, and the log was cut since. Deliver what is left of it.
             taken = _Progress(last, marks)
             self._go_back(taken)
             assert taken.void is not None
@@ -336,7 +336,7 @@ class SequenceFollower:
             )
 
     def _check(self, batch: pa.RecordBatch, marks: dict[Position, tuple[int, int]]) -> None:
-        """Take out the marks that this batch holds; an entry that is another one is refused."""
+        """Take out the marks that this batch holds. Marks that are left at the end are an error."""
         if not marks:
             return
         terms, numbers = self.ids(batch)
@@ -391,7 +391,7 @@ def _candidates(
     numbers: NDArray[np.integer[Any]],
     more: list[int],
 ) -> list[Mark]:
-    """The entries of a batch that may stay marks: the last of each term, 0, 1, 2, 4, ... before the last, and more."""
+    """The entries of a batch that may stay marks: the last of each term, 0, 1, 2, 4, ... before the end, and `more`."""
     import numpy as np
 
     rows = len(numbers)

@@ -1,7 +1,7 @@
-"""The surveys of a log, so that one that was taken serves the next step too.
+"""The surveys of a log, so that several steps can use the same one.
 
-A survey is served again only as long as the directory stands still, which `Moment` tells; in doubt another is taken.
-What proves the bytes themselves always takes a new one: they may rot without a change of any name or time.
+A survey is used again only while the directory does not change, by `Moment`; in doubt a new one is taken. Code that
+proves the bytes always takes a new one: bytes may rot without a change of any name or time.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class Surveys:
-    """The newest survey of each kind. One who gets it leaves it as it is; others get it too."""
+    """The newest survey of each kind. Callers share it, so they must not change it."""
 
     def __init__(self, moment: Callable[[], Moment] | None) -> None:
         self._moment = moment
         self._held: dict[str, tuple[Moment, Any]] = {}
 
     def take(self, kind: str, make: Callable[[], T], *, anew: bool = False, keep: bool = True) -> T:
-        """The survey that is held, or what `make` returns; with `anew` always that.
+        """The survey that is held, or a new one by `make`; with `anew` always a new one.
 
-        Pass `keep=False` to change it: it is not served again then.
+        Pass `keep=False` to change it: no other caller gets it then.
         """
         if self._moment is None:
             return make()
@@ -39,7 +39,7 @@ class Surveys:
         return taken
 
     def release(self) -> None:
-        """Hold none, and no later one."""
+        """Drop the surveys, and hold no later one."""
         self._moment = None
         self._held.clear()
 

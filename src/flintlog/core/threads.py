@@ -1,7 +1,7 @@
 """Locks, sleepers and threads of the stores, made in one place.
 
 It is a seam: `flintlog.testing` puts a scheduler here that runs one thread at a time and switches by a seed, so that a
-race is found and found again. The stores do not know.
+race can be found and repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flintlog.errors import UsageError
 
 
 class Makers(Protocol):
-    """What makes them: Python, or a scheduler whose own do the same."""
+    """The functions that make them: Python's, or those of a scheduler."""
 
     def lock(self) -> Any: ...
     def rlock(self) -> Any: ...
@@ -39,7 +39,7 @@ _makers: Makers = _Python()
 
 @contextmanager
 def made_by(makers: Makers) -> Iterator[None]:
-    """Let what is made inside of this be the makers' own."""
+    """Inside of this, `makers` make all locks, events and threads."""
     global _makers
     before, _makers = _makers, makers
     try:
@@ -110,8 +110,8 @@ class StoreLock:
     def closing(self) -> Iterator[bool]:
         """Around the work of `close`: True for the one thread that does it, when no new call can begin any more.
 
-        Another thread waits here until it is done, and a forked child has nothing to do. An interrupt comes when the
-        store is closed.
+        False for another thread, which waits here until that one is done, and for a forked child. Interrupts wait until
+        the store is closed.
         """
         if self._failstop.forked:
             yield False
@@ -129,7 +129,7 @@ class StoreLock:
                 self._closed.set()
 
     def condition(self) -> StoreCondition:
-        """A condition to wait for while the lock is held."""
+        """A condition of this lock."""
         return StoreCondition(self)
 
     def let_go(self) -> int:
@@ -173,10 +173,10 @@ class StoreCondition:
             if bell in self._bells:
                 self._bells.remove(bell)
             elif not woken:
-                self.notify()  # it was this sleeper's turn
+                self.notify()  # this sleeper was notified: pass it on
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Sleep until something is so; False when the time is over."""
+        """Sleep until `is_so()`; False when the time is over."""
         end = deadline(timeout)
         while not is_so():
             left = None if end is None else end - monotonic()

@@ -1,8 +1,8 @@
-"""Damage that a repair heals without a loss is repairable, whatever it looks like.
+"""Damage that a repair heals without a loss is repairable, even if a look calls it corrupt.
 
-A dialect calls a thing corrupt when a store must not open it. Whether anything that was acknowledged is gone with it,
-only the plan of a repair knows: the same bytes may stand in a snapshot, or in another log. So where a look says
-corrupt, the plan is asked, and the rule of `core/finding.py` holds for every dialect.
+A dialect calls a directory corrupt when a store must not open it. Only the plan of a repair knows whether anything
+acknowledged is gone: the same bytes may stand in a snapshot, or in another log. So where a look says corrupt, the plan
+is asked, and the rule of `core/finding.py` holds for every dialect.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PAUSE_SECONDS = 0.02
 
 
 def judged(found: Inventory, plan_repair: Callable[[], Plan]) -> Inventory:
-    """What was found in a directory, where corrupt means that something is lost."""
+    """The findings of a directory, in which corrupt means that something is lost."""
     if found.verdict != Severity.CORRUPT or not _heals(plan_repair()):
         return found
     return replace(found, findings=_lowered(found.findings))
 
 
 def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
-    """The same of a repair: its findings say what `verify` says.
+    """The plan of a repair, with findings that say what `verify` says.
 
-    What a writer is about to finish is no damage. So a plan counts when a second look finds the same, or when the
-    directory is the same a moment later.
+    An unfinished write is no damage. So a plan counts only when a second look finds the same, or when the directory is
+    the same a moment later.
     """
     moment = Moment(log.disk, log.root)
     plan = settled(log.disk, log.path, make)
@@ -60,7 +60,7 @@ def judged_plan(log: Log, make: Callable[[], Plan]) -> Plan:
 
 
 def _act_if_unchanged(log: Log, plan: Plan, moment: Moment, make: Callable[[], Plan], disk: Disk) -> str:
-    """Do what a plan says, as long as the directory still asks for it: a store may have healed it, and gone on."""
+    """Apply a plan if the same plan still follows from the directory: a store may have healed it and gone on."""
     now = plan if moment.lasts() else settled(log.disk, log.path, make)
     if (now.steps, now.lost, now.refusal) != (plan.steps, plan.lost, plan.refusal):
         raise RefusedError(

@@ -1,11 +1,11 @@
 """Work that is spread over many workers: threads of this process, or the tasks of a Spark cluster.
 
-A dialect writes its large jobs against `Workers` and never learns who does the work. Whatever is handed over travels:
-functions and items are pickled, what a task gives back is small or bytes.
+A dialect writes its large jobs against `Workers` and never learns who does the work. Functions and items are pickled; a
+task returns little, or bytes.
 
 A task may run twice, at the same time or later, and its result may be thrown away. So a task changes nothing but
-scratch files, and there it writes the same bytes to the same places whenever it runs. The one who handed the work out
-publishes, once, when all of it is done.
+scratch files, and there it writes the same bytes to the same places whenever it runs. The caller publishes, once, when
+all of it is done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Reduce = Callable[[int, Iterator[bytes]], Iterator[bytes]]
 
 TASK_BYTES = 80 << 20
 THREADS_MAX = 8
-_THREADS_BYTES_MIN = 1 << 20  # below, one thread is done before another has started
+_THREADS_BYTES_MIN = 1 << 20  # below this, one thread is done before another has started
 
 
 class Exchange(Protocol):
@@ -39,7 +39,7 @@ class Exchange(Protocol):
     def map(
         self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
     ) -> dict[int, R]:
-        """What a function gives for each bucket that holds anything, or for those of them that are named."""
+        """What a function gives for each bucket that is not empty, or for those of `buckets`."""
 
     def frame(
         self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
@@ -55,7 +55,7 @@ class Workers(Protocol):
     """Runs many tasks at a time."""
 
     count: int  # tasks that run at the same time
-    task_bytes: int  # that a task may hold of what it sorts
+    task_bytes: int  # how much of what it sorts a task may hold
 
     def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
         """What a function gives for each item, in the order of the items."""
@@ -79,7 +79,7 @@ class _Pool(ThreadPoolExecutor):
 
 
 class _Here(Executor):
-    """The thread that asks does the work."""
+    """Does the work in the calling thread."""
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         done: Future[R] = Future()
@@ -91,16 +91,16 @@ class _Here(Executor):
 
 
 def threads_for(size: int) -> int:
-    """How many threads pay for so many bytes."""
+    """How many threads are worth it for so many bytes."""
     return min(THREADS_MAX, os.cpu_count() or 1) if size >= _THREADS_BYTES_MIN else 1
 
 
 @contextmanager
 def threads(count: int) -> Iterator[Executor]:
-    """Some threads for a generator to work with; of one alone, the thread that asks.
+    """An executor of some threads for a generator; for a count of 1 the calling thread.
 
-    At the end no thread waits for them: a generator that is given up is closed whenever the collector finds it, also
-    inside the start of another thread, which holds a lock that waiting needs.
+    The end of the block does not wait for them: the garbage collector may close an abandoned generator inside the start
+    of another thread, which holds a lock that waiting needs.
     """
     pool = _Here() if count == 1 else _Pool(count)
     try:

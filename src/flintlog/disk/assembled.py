@@ -1,4 +1,4 @@
-"""Files that lie in several places, seen as one directory that cannot be written to."""
+"""Files of several places as one read-only directory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flintlog.disk.kernel import Kernel, KernelInFront, ReadOnly, Stat
 
 
 def assembled(disk: Disk, root: str, files: Mapping[str, str]) -> Disk:
-    """A disk on which `root` holds exactly `files`: names in it, and where their bytes are."""
+    """A disk on which `root` holds exactly `files`, a map from names to the places of their bytes."""
     return Disk(_AssembledKernel(disk.kernel, root, files))
 
 
 class _AssembledKernel(ReadOnly, KernelInFront):
-    """Reads through another kernel; what is not among the files is not there."""
+    """Reads through another kernel; shows nothing but the files."""
 
     refusal = "the files of a backup are only read"
 
@@ -50,7 +50,7 @@ class _AssembledKernel(ReadOnly, KernelInFront):
         return [*self._names[path]]
 
     def pause(self, seconds: float) -> None:
-        """No store writes here, so there is nothing to wait for."""
+        """Return at once: no store writes here."""
 
     def _place(self, path: str) -> str:
         place = self._places.get(path)

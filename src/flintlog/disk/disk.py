@@ -1,8 +1,8 @@
 """The only door to the file system, with the discipline that makes writes durable.
 
-A file's bytes are durable after `File.sync`. A name (created, renamed, removed) is durable after
-`sync_directory` of its parent, and a new directory's own name needs the same one floor up.
-`publish` and `make_directory` do all of it; code that uses the single calls decides for itself.
+A file's bytes are durable after `File.sync`. A name (created, renamed, removed) is durable after `sync_directory` of
+its parent, and a new directory's own name needs the same one floor up. `publish` and `make_directory` do all of it;
+with the single calls the caller decides what to sync.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FLAGS: dict[Mode, int] = {
     "write": os.O_RDWR | os.O_NOFOLLOW,  # a link may lead out of the directory
     "create": os.O_RDWR | os.O_NOFOLLOW | os.O_CREAT,
 }
-# A mapped file that another process cuts kills the reader (SIGBUS), so what may still be cut is copied
-# while it is of a size that can be copied.
+# A mapped file that another process cuts kills the reader (SIGBUS). So a file that may still be cut is copied, up to
+# this size.
 COPY_BYTES_MAX = 64 << 20
 _WRITE_BYTES_MAX = 1 << 30
 _COPY_CHUNK = 8 << 20
@@ -42,12 +42,12 @@ _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE; Python 
 
 
 _ROOT = 0
-_CLOSED = -1  # in place of a handle
+_CLOSED = -1  # stands for a handle
 _FORKED = -2
 
 
 def no_progress(done: int, total: int) -> None:
-    """The progress of a caller that does not watch."""
+    """The progress for callers that do not watch."""
 
 
 class File:
@@ -58,7 +58,7 @@ class File:
         self._handle = handle
         self.path = path
         self.is_locked = False
-        self.scratch: str | None = None  # a name that goes when a `with` block fails
+        self.scratch: str | None = None  # a name to remove when a `with` block fails
 
     def size(self) -> int:
         return self.stat().size
@@ -102,7 +102,7 @@ class File:
         self._call("fsync", self._kernel.sync, self._handle)
 
     def view(self, *, copy: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
-        """The whole file as one read-only buffer: mapped, or copied when it may be cut while it is read.
+        """The whole file as one read-only buffer: mapped, or copied if it may be cut meanwhile.
 
         Pass `begin` and `end` to read only that range; the other bytes may be zeros.
         """
@@ -112,9 +112,7 @@ class File:
             try:
                 return self._call("map", self._kernel.map, self._handle, size)
             except ValueError:
-                return self.view(
-                    copy=copy, begin=begin, end=end
-                )  # it got shorter since its size was asked for
+                return self.view(copy=copy, begin=begin, end=end)  # it got shorter after its size was read
             except DiskError as error:
                 if error.errno != errno.ENODEV:
                     raise
@@ -123,7 +121,7 @@ class File:
         return self._part(size, begin, end)
 
     def _part(self, size: int, begin: int, end: int) -> memoryview:
-        """A buffer as long as the file, of which one range is read; the rest is zeros that take no memory."""
+        """A buffer as long as the file with one range read; the rest is zeros, which take no memory."""
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         at = begin
         for piece in self.chunks(begin, end):
@@ -132,18 +130,17 @@ class File:
         return memoryview(pages).toreadonly()
 
     def window(self, start: int, end: int) -> memoryview:
-        """The bytes between two offsets as one read-only buffer, mapped: a process with little room for addresses
-        reads a large file so."""
+        """The bytes between two offsets as one read-only buffer, mapped; for large files and little address space."""
         return self._call("map", self._kernel.map_range, self._handle, start, min(end, self.size()))
 
     def lock(self) -> bool:
-        """Take the advisory lock of this file for as long as it is open; False when another has it."""
+        """Take the advisory lock of this file until it is closed; False when another process has it."""
         forks.remember(self)
         self.is_locked = self._call("lock", self._kernel.lock, self._handle)
         return self.is_locked
 
     def be_like(self, other: Stat | None) -> None:
-        """Give the file the owner and the permissions of another one; where this process may not, stricter ones."""
+        """Give the file the owner and the permissions of another one, or stricter ones if this process may not."""
         mine = self.stat().access if other is not None and other.access is not None else None
         if other is None or other.access is None or mine is None or mine == other.access:
             return
@@ -170,7 +167,7 @@ class File:
     def _fork(self) -> None:
         if self._handle >= 0:
             handle, self._handle = self._handle, _FORKED
-            with suppress(OSError):  # the others are still to be told
+            with suppress(OSError):  # go on with the other files
                 self._kernel.close(handle)
 
     def __enter__(self) -> File:
@@ -198,7 +195,7 @@ class File:
 
 
 class Disk:
-    """Files and names of one machine, through one `Kernel`. Long reads tell `progress` how far they are."""
+    """Files and names of one machine, through one `Kernel`. Long reads report to `progress`."""
 
     def __init__(self, kernel: Kernel | None = None, progress: Progress = no_progress) -> None:
         self.kernel: Kernel = kernel or LocalKernel()
@@ -208,7 +205,7 @@ class Disk:
     def resolve(path: str | bytes | os.PathLike[str]) -> str:
         """The absolute path, so that a later change of the working directory moves nothing.
 
-        No path at all is a mistake (a variable of a script that is not set), and not the working directory.
+        An empty path raises: it is a mistake (an unset variable of a script), not the working directory.
         """
         text = os.fsdecode(path)
         if not text:
@@ -219,7 +216,7 @@ class Disk:
 
     @staticmethod
     def borrow_directory() -> str:
-        """A new directory outside of any log, which goes when this process ends."""
+        """A new directory outside of any log, removed when this process ends."""
         import tempfile  # only this call needs it, and it takes a moment to load
 
         folder = tempfile.TemporaryDirectory(prefix="flintlog-")
@@ -227,9 +224,9 @@ class Disk:
         return folder.name
 
     def open(self, path: str, mode: Mode = "read") -> File:
-        """Open a file; `create` makes it when it is not there (its name still needs `sync_directory`).
+        """Open a file; `create` makes a missing one (its name still needs `sync_directory`).
 
-        What is no regular file is refused, and never waited for.
+        Refuses anything but a regular file, without waiting.
         """
         file = File(self.kernel, path, _retried("open", path, self.kernel.open, path, FLAGS[mode]))
         try:
@@ -253,7 +250,7 @@ class Disk:
             self._give_to_owner(file, found.access)
 
     def _give_to_owner(self, file: File, access: Access) -> None:
-        """What root makes in another's directory is that one's, who must be able to use it."""
+        """Give a file that root makes to the owner of its directory, who must be able to use it."""
         parent = self.stat(posixpath.dirname(file.path))
         if parent is not None and parent.access is not None and parent.access.owner != _ROOT:
             file.be_like(replace(parent, access=parent.access._replace(mode=access.mode)))
@@ -264,7 +261,7 @@ class Disk:
             return file.pread(min(size_max, file.size()), 0)
 
     def stat(self, path: str) -> Stat | None:
-        """What stands under this name, or None."""
+        """The status of this name, or None."""
         try:
             return _retried("stat", path, self.kernel.stat, path)
         except DiskError as error:
@@ -277,7 +274,7 @@ class Disk:
         return found is not None and found.is_directory
 
     def is_file(self, path: str) -> bool:
-        """Does something stand here that is no directory?"""
+        """Is there something here that is no directory?"""
         found = self.stat(path)
         return found is not None and not found.is_directory
 
@@ -305,7 +302,7 @@ class Disk:
         _retried("unlink", path, self.kernel.unlink, path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with everything in it; of a symbolic link the link."""
+        """Remove a directory with everything in it; of a symbolic link only the link."""
         if self.is_link(path):
             self.unlink(path)
             return
@@ -322,7 +319,7 @@ class Disk:
         _retried("fsync of directory", path, self.kernel.sync_directory, path)
 
     def pause(self, seconds: float) -> None:
-        """Let other processes go on with what they are doing to these files."""
+        """Wait, so that other processes can go on with these files."""
         self.kernel.pause(seconds)
 
     def make_directory(self, path: str) -> None:
@@ -331,7 +328,7 @@ class Disk:
         self.sync_ancestors(path)
 
     def make_passing_directory(self, path: str) -> None:
-        """Make a directory and its ancestors; whether they outlive a crash is left open."""
+        """Make a directory and its ancestors, without syncing them."""
         if self.is_directory(path):
             return
         parent = posixpath.dirname(path)
@@ -353,8 +350,8 @@ class Disk:
     def sync_ancestors(self, path: str) -> None:
         """Make the names on the way to `path` durable, from the top down.
 
-        Also those that were there before: a process that died between making a directory and syncing it leaves
-        a name that looks durable and is not.
+        Also old ones: a process that died between making a directory and syncing it leaves a name that looks durable
+        and is not.
         """
         ancestors: list[str] = []
         while (parent := posixpath.dirname(path)) != path:
@@ -365,9 +362,9 @@ class Disk:
                 self.sync_directory(directory)
 
     def write_new(self, path: str, chunks: Iterable[Buffer], *, like: Stat | None = None) -> int:
-        """A new file with this content, which is durable on return; its name is the caller's business.
+        """A new file with this content, synced on return; the caller syncs its name.
 
-        Returns how long it is. `like` is a file whose access it gets.
+        Returns its size. The file gets the access of `like`.
         """
         with self.open(path, "create") as file:
             file.be_like(like)
@@ -378,17 +375,17 @@ class Disk:
     def publish(
         self, target: str, chunks: Iterable[Buffer], *, scratch: str, like: Stat | None = None
     ) -> None:
-        """Put a whole file under `target`, or leave what was there. `like` is a file whose access a new one gets."""
+        """Put a whole file under `target`, or leave what was there. A new file gets the access of `like`."""
         with self.create_scratch(scratch) as file:
             file.be_like(like)
             write_all(file, chunks)
             self.install(file, target)
 
     def create_scratch(self, path: str) -> File:
-        """A new empty file under a scratch name, which goes when the `with` block of the file fails.
+        """A new empty file under a scratch name; removed when the `with` block of the file fails.
 
-        A file that is left over there goes first: a crash may have kept both names of a rename, and then writing
-        to the scratch name would write to what was published.
+        It first removes a leftover of that name: a crash may have kept both names of a rename, and then writing to the
+        scratch name would write to the published file.
         """
         if self.stat(path) is not None or self.is_link(path):
             self.unlink(path)
@@ -397,15 +394,15 @@ class Disk:
         return file
 
     def install(self, file: File, target: str) -> None:
-        """Give a written scratch file its name: its bytes first, then the name, each durable before the next.
+        """Give a written scratch file its name: sync the bytes, then the name.
 
-        A file that it replaces leaves it its owner and its permissions.
+        It gets the owner and the permissions of the file that it replaces.
         """
         self.put(file, target)
         self.sync_directory(posixpath.dirname(target))
 
     def put(self, file: File, target: str) -> None:
-        """The same, but a crash may take the name back until its directory is synced."""
+        """The same without syncing the directory: until then a crash may take the name back."""
         file.be_like(self.stat(target))
         file.sync()
         self.rename(file.path, target)
@@ -430,7 +427,7 @@ def _retried(name: str, path: str, call: Callable[..., T], *arguments: object) -
             continue
         except OSError as error:
             if error.errno is None:
-                raise  # no call of the system: a signal handler raised a TimeoutError, for one
+                raise  # not from the system: a signal handler raised a TimeoutError, for example
             if error.errno == errno.EMFILE and allow_more_files():
                 continue
             raise DiskError(name, path, error) from error
@@ -438,7 +435,7 @@ def _retried(name: str, path: str, call: Callable[..., T], *arguments: object) -
 
 @contextmanager
 def _permission_ignored() -> Iterator[None]:
-    # An ancestor we may not open is one we did not make.
+    # We did not make an ancestor that we may not open.
     try:
         yield
     except DiskError as error:

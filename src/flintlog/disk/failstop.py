@@ -1,8 +1,9 @@
 """When a store takes no more work: after a failed write, when it is closed, and in a forked child.
 
-After a failed write it is not known what is on the disk, so nothing more is written. The kernel may drop dirty pages
-after a failed fsync and report success the next time; only reading the files again, which opening does, tells what is
-there. A forked child has a copy of the memory and not the directory: what it wrote would go over the parent's bytes.
+After a failed write the content of the disk is unknown, so the store writes nothing more. The kernel may drop dirty
+pages after a failed fsync and report success the next time; only reading the files again, as opening does, shows what
+is there. A forked child has a copy of the memory but does not own the directory: it would write over the parent's
+bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flintlog.errors import ClosedError, DiskError, ForkedError, StoppedError
 class FailStop:
     """Remembers the first failure inside `guard` and refuses every later `check`.
 
-    `on_stop` is called once, by the thread whose write failed: those who sleep learn of it.
+    The thread whose write failed calls `on_stop`, once, to wake threads that sleep.
     """
 
     def __init__(self, path: str, on_stop: Callable[[], None] = lambda: None) -> None:
@@ -42,7 +43,7 @@ class FailStop:
         return ClosedError("this store is closed", file=self._path, advice="Open it again")
 
     def check_process(self) -> None:
-        """Raise in a process that did not open the store. Before any lock: the fork may have copied it as held."""
+        """Raise in a process that did not open the store. Call it before any lock: the fork may have copied it held."""
         if self._forked:
             raise ForkedError(
                 "this store belongs to the process that opened it, and this one is a fork of that",
@@ -64,29 +65,29 @@ class FailStop:
 
     @property
     def closed(self) -> bool:
-        """Does no new call begin? What was begun may still be written."""
+        """Is the store closed for new calls? Those that were begun may still write."""
         return self._closed
 
     @property
     def forked(self) -> bool:
-        """Is this a child's copy of a store that its parent opened?"""
+        """Is this a forked child's copy of the store?"""
         return self._forked
 
     def close(self) -> bool:
-        """Let no new call begin. False when that was so before, and in a forked child: there is nothing to do then."""
+        """Let no new call begin. False, for nothing to do, when it was closed already and in a forked child."""
         first = not self._closed and not self._forked
         self._closed = self._refuses = True
         return first
 
     def end(self) -> None:
-        """Let no write begin any more: the directory is another's now."""
+        """Let no write begin any more: another process may own the directory now."""
         self._ended = self._refuses = True
 
     def guard(self) -> FailStop:
-        """Around every change that others can see: what is raised inside stops the store.
+        """Put it around every change that others can see: an exception inside stops the store.
 
-        Signal handlers wait, so that an interrupt finds the change done. Work that was begun before the store was
-        closed may still come here.
+        Signal handlers wait, so that an interrupt finds the change done. Work that was begun before `close` may still
+        enter.
         """
         return self
 
@@ -115,7 +116,7 @@ class FailStop:
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
-        """Around long work under scratch names: a failed call stops the store, an interrupt does not."""
+        """Put it around long work under scratch names: a failed call stops the store, an interrupt does not."""
         self.check_write()
         try:
             yield
@@ -124,7 +125,7 @@ class FailStop:
             raise
 
     def stop(self, error: BaseException) -> None:
-        """Refuse further work because of this; the first reason counts."""
+        """Refuse further work for this reason; the first one counts."""
         if self._cause is None:
             self._cause = error
             self._refuses = True

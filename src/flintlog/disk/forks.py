@@ -1,7 +1,7 @@
-"""What a forked child must not use: it is told so, object by object, before the child's first step.
+"""Objects that a forked child must not use; each hears of the fork before the child's first step.
 
-Weak references without a callback: Python would run the callback when an object is collected, and an interrupt that
-came inside of it would be lost.
+The weak references have no callback: Python would run it when an object is collected, and lose an interrupt that came
+inside it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def forget(item: Forkable) -> None:
 
 
 def known() -> list[Forkable]:
-    """What is remembered and still there."""
+    """The objects that are remembered and still alive."""
     there = [reference() for reference in list(_known.values())]
     return [item for item in there if item is not None]
 

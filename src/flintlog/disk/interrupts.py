@@ -1,10 +1,10 @@
 """Signal handlers wait until a write is finished.
 
 Python runs signal handlers between any two steps of the main thread, and a handler may raise: Ctrl-C does. Inside a
-write that would leave memory and disk in a state that no rule describes. So what writes does it inside `DEFERRED`:
-handlers that come meanwhile are called when the outermost block ends, and raise there.
+write that would leave memory and disk in a state that no rule describes. So writes happen inside `DEFERRED`: handlers
+for signals that come meanwhile are called when the outermost block ends, and raise there.
 
-Other threads run no handlers, and pay nothing. What sleeps for long does it inside `lifted`.
+Other threads run no handlers, and pay nothing. Long sleeps happen inside `lifted`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Handler = Callable[[int, FrameType | None], Any]
-# Not those that the system does not let a process catch, and not those that a fault raises in the midst of a step.
+# Without those that no process can catch, and those that a fault raises in the middle of a step.
 _SIGNALS = tuple(
     sorted(
         int(number)
@@ -34,7 +34,7 @@ _SIGNALS = tuple(
 
 
 class _StandIn:
-    """In the place of one handler of the application. It may stay behind: outside of a block it only passes on."""
+    """Stands in for a handler of the application. One may stay behind: outside of a block it only calls the handler."""
 
     def __init__(self, deferral: _Deferral, handler: Handler) -> None:
         self._deferral = deferral
@@ -48,7 +48,7 @@ class _StandIn:
 class _Lifted:
     """Handlers run, and raise, inside of this, until an inner block begins.
 
-    An interrupt may come when the first step of `__exit__` is not done: the block around it is protected again by then.
+    An interrupt before the first step of `__exit__` does no harm: `run` has ended the lifting by then.
     """
 
     __slots__ = ("_before", "_deferral")
@@ -73,11 +73,11 @@ class _Deferral:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.open_depth = 0  # at this depth handlers run: outside of all blocks, or where it is lifted
-        self._patient = 0  # of the blocks, how many are the application's own
+        self.open_depth = 0  # handlers run at this depth: outside of all blocks, or where one is lifted
+        self._patient = 0  # how many of the blocks are the application's own
         self._main = threading.main_thread().ident
         self._stand_ins: dict[int, _StandIn] = {}
-        self._seen: list[Any] = []  # the handlers of `_SIGNALS`, and in which places stand-ins go
+        self._seen: list[Any] = []  # the handlers of `_SIGNALS` when stand-ins were last chosen
         self._replaced: list[tuple[int, _StandIn]] = []
         self._came: list[tuple[_StandIn, int, FrameType | None]] = []
         self._main_forks = True
@@ -104,12 +104,12 @@ class _Deferral:
                 self.call_waiting()
 
     def lifted(self) -> _Lifted:
-        """Let handlers run, and raise, inside of this: for a thread that sleeps."""
+        """Let handlers run, and raise, inside of this block: for a thread that sleeps."""
         return _Lifted(self)
 
     @contextmanager
     def patiently(self) -> Iterator[None]:
-        """Around a block of the application that must be left by its end.
+        """Put it around a block of the application that must reach its end.
 
         A handler runs, and raises, at the next `poll`; when its signal comes a second time, at once. A block of the
         main thread may be left by another one, as the garbage collector does it.
@@ -150,7 +150,7 @@ class _Deferral:
         return True
 
     def run(self, stand_in: _StandIn, number: int, frame: FrameType | None) -> None:
-        """Call a handler. When it raises, the blocks around hold signals back again at once: they are left now."""
+        """Call a handler. When it raises, the blocks around it end, so they hold signals back again at once."""
         try:
             stand_in.handler(number, frame)
         except BaseException:
@@ -158,7 +158,7 @@ class _Deferral:
             raise
 
     def take_over(self) -> None:
-        """A handler may still run, and raise, until the depth is counted up: then its stand-in only passes it on."""
+        """Put stand-ins in the place of handlers. Until the depth is counted up, a stand-in only calls its handler."""
         handlers = [*map(_signal.getsignal, _SIGNALS)]
         if handlers != self._seen:
             self._look_at(handlers)
@@ -166,7 +166,7 @@ class _Deferral:
             _signal.signal(number, stand_in)
 
     def _look_at(self, handlers: list[Any]) -> None:
-        self._seen, replaced = [], []  # not seen until all is done: a handler may raise here
+        self._seen, replaced = [], []  # set at the end: a handler may raise before
         for number, handler in zip(_SIGNALS, handlers, strict=True):
             if callable(handler) and not isinstance(handler, _StandIn):
                 stand_in = self._stand_ins.get(number)
@@ -179,7 +179,7 @@ class _Deferral:
     def _let_through(self) -> None:
         """Give the application its handlers back, and call those that waited.
 
-        What the application set inside the block stays.
+        Handlers that the application set inside the block stay.
         """
         for number in self._stand_ins:
             now = _signal.getsignal(number)
@@ -199,7 +199,7 @@ class _Deferral:
         self._main_forks = self.is_main()
 
     def _after_fork(self) -> None:
-        """A child of another thread does not have the main thread's blocks, and none of its signals."""
+        """A child forked by another thread has none of the main thread's blocks, and none of its signals."""
         self._main = get_ident()
         if not self._main_forks:
             self.depth = self.open_depth = self._patient = 0
@@ -210,7 +210,7 @@ DEFERRED = _Deferral()
 
 
 def interruptible(items: Iterable[T]) -> Iterator[T]:
-    """The same items; handlers run, and raise, while the next one is waited for."""
+    """The same items; handlers run, and raise, while this waits for the next one."""
     iterator = iter(items)
     while True:
         with DEFERRED.lifted():

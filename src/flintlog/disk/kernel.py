@@ -1,8 +1,8 @@
 """The calls that reach the operating system, one line each, and nothing else.
 
 `Kernel` is the seam of the fault kit: `flintlog.testing` puts an in-memory kernel here that records every
-call, makes crash images from the record and fails call N. What discipline needs (whole writes, retries,
-fsync of new names, errors with a place) is one floor up, in `Disk`, so that the kit tests it too.
+call, makes crash images from the record and fails call N. What needs thought (whole writes, retries, fsync of new
+names, errors with a place) is one floor up, in `Disk`, so that the kit tests it too.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a name stands for. `identity` tells two files apart even when one was renamed over the other.
+    """What a name stands for. Two files have different `identity`, even when one was renamed over the other.
 
-    `is_special` is what is neither a file nor a directory: a pipe, a socket, a device. `access` is None where files
-    have none. `changed` is when its bytes, its name or its access changed last, `written` when its bytes did, both in
-    nanoseconds; None where nothing tells.
+    `is_special`: neither a file nor a directory, but a pipe, a socket or a device. `access` is None where files have
+    none. `changed` is when bytes, name or access changed last, `written` when the bytes did, both in nanoseconds; None
+    where the system does not tell.
     """
 
     is_directory: bool
@@ -74,7 +74,7 @@ class Kernel(Protocol):
 
 
 class KernelInFront:
-    """Hands every call on to another kernel; a subclass that does more overrides some."""
+    """Hands every call on to another kernel; a subclass overrides some."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -144,7 +144,7 @@ class KernelInFront:
 
 
 class ReadOnly:
-    """Refuses the calls that change something. Stands in front of a kernel that has the others."""
+    """Refuses the calls that change something; another base class has the others."""
 
     refusal = "these files are only read"
 
@@ -246,7 +246,7 @@ def _stat(result: os.stat_result) -> Stat:
     special = not (stat.S_ISDIR(result.st_mode) or stat.S_ISREG(result.st_mode))
     return Stat(
         stat.S_ISDIR(result.st_mode),
-        max(result.st_size, 1) if special else result.st_size,  # a pipe is no empty file
+        max(result.st_size, 1) if special else result.st_size,  # a pipe is not an empty file
         (result.st_dev, result.st_ino),
         special,
         Access(stat.S_IMODE(result.st_mode), result.st_uid, result.st_gid),

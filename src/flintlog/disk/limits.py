@@ -1,4 +1,4 @@
-"""What the system lets this process have."""
+"""Limits that the system sets this process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import resource
 
 
 def allow_more_files() -> bool:
-    """Raise the limit of open files to the highest that this process may set; False when it stands there already.
+    """Raise the limit of open files to the highest that this process may set; False when it is there already.
 
-    A log of many files has all of them mapped at once, and each mapping holds one of them open.
+    A log of many files is mapped all at once, and each mapping holds a file open.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:

@@ -13,9 +13,9 @@ _LOOK_AGAIN_SECONDS = 0.05
 
 
 def take_lock(disk: Disk, path: str, mode: Mode, directory: str, wait: float = 0) -> File:
-    """Lock the file or directory at `path` for as long as what is returned stays open.
+    """Lock the file or directory at `path` until the returned file is closed.
 
-    `wait` says for how many seconds a lock that is taken is waited for.
+    Waits `wait` seconds for a lock that another holds.
     """
     deadline = time.monotonic() + wait
     while True:
@@ -31,7 +31,7 @@ def take_lock(disk: Disk, path: str, mode: Mode, directory: str, wait: float = 0
         named = disk.stat(path)
         if named is not None and named.identity == file.stat().identity:
             return file
-        file.close()  # it was replaced between open and lock
+        file.close()  # the file was replaced between open and lock
 
 
 def _is_ours(file: File) -> bool:

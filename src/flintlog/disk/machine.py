@@ -1,4 +1,4 @@
-"""What the machine under the disk is: file system, room, and what else is installed. Only reads."""
+"""Facts of the machine: file system, free space, and what else is installed. Only reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JAVA_SECONDS_MAX = 20
 
 
 def mount_of(path: str) -> tuple[str | None, str | None, str | None]:
-    """The file system of a path, its mount options, and where it is mounted; None where the system does not tell."""
+    """The file system of a path, its mount options, and where it is mounted; None if the system does not tell."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -45,7 +45,7 @@ def room(path: str) -> dict[str, int]:
 
 
 def compiled_cache(module: str) -> str | None:
-    """Where compiled code is kept between processes; None: nowhere."""
+    """Where compiled code is kept between processes, if anywhere."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     places = [chosen] if chosen else [os.path.join(os.path.dirname(module), "__pycache__"), _user_cache()]
     for place in places:
@@ -62,7 +62,7 @@ def _user_cache() -> str:
 
 
 def java_command() -> str | None:
-    """The Java that Spark would start; None: there is none."""
+    """The Java that Spark would start, if any."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which(os.path.join(home, "bin", "java") if home else "java")
 

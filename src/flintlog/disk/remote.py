@@ -1,7 +1,7 @@
-"""Files of an object store or another remote file system: logs are read there, and exports written.
+"""Files of an object store or another remote file system: to read logs there, and to write exports.
 
-Paths are addresses (`s3://bucket/directory`), so that every error names one. What a listing tells of the names in a
-directory is believed until the next listing of it: that spares a request for each file.
+Paths are addresses (`s3://bucket/directory`), so that every error names one. It believes a listing of a directory until
+the next one: that spares a request for each file.
 """
 
 from __future__ import annotations
@@ -91,24 +91,24 @@ class RemoteKernel(ReadOnly):
         time.sleep(seconds)
 
     def sync(self, handle: int) -> None:
-        """What is there was kept when it was written."""
+        """Do nothing: the server keeps what was written."""
 
     def sync_directory(self, path: str) -> None:
-        """A name is kept with its file."""
+        """Do nothing: the server keeps a name with its file."""
 
     def __reduce__(self) -> tuple[type[RemoteKernel], tuple[FileSystem, str]]:
-        return type(self), (self._files, self._prefix)  # what is open here is not open elsewhere
+        return type(self), (self._files, self._prefix)  # handles of another process mean nothing here
 
     def _inside(self, path: str) -> str:
         return path.removeprefix(self._prefix)
 
 
 class RemoteTarget(RemoteKernel):
-    """The same, where new files are written: each once, from its beginning to its end. There are no locks."""
+    """The same for writing new files: each once, from its beginning to its end. There are no locks."""
 
     def __init__(self, files: FileSystem, prefix: str) -> None:
         super().__init__(files, prefix)
-        self._written: dict[int, tuple[Any, int]] = {}  # what takes the bytes of a file, and how many it has
+        self._written: dict[int, tuple[Any, int]] = {}  # each file's stream, and its size so far
 
     def open(self, path: str, flags: int) -> int:
         if not flags & os.O_CREAT:
@@ -141,12 +141,12 @@ class RemoteTarget(RemoteKernel):
             self._refuse()
 
     def set_access(self, handle: int, access: Access) -> None:
-        """Who may read is the server's to say."""
+        """Do nothing: the server decides who may read."""
 
     def sync(self, handle: int) -> None:
         if handle in self._written:
             with _as_os_errors():
-                self._written[handle][0].close()  # it is kept when the server has it whole
+                self._written[handle][0].close()  # the server keeps a file once it has it whole
 
     def close(self, handle: int) -> None:
         if handle not in self._written:
@@ -180,7 +180,7 @@ def _stat(info: FileInfo) -> Stat:
 
     if info.type == FileType.NotFound:
         raise FileNotFoundError(errno.ENOENT, "there is no such name")
-    # What has another name, time or size is another file: nothing remote is renamed, only written anew.
+    # A file with another name, time or size is another file: nothing remote is renamed, only written anew.
     written = f"{info.path} {info.mtime_ns} {info.size}"
     digest = hashlib.blake2b(written.encode(errors="surrogateescape"), digest_size=8).digest()
     return Stat(info.type == FileType.Directory, info.size or 0, (0, int.from_bytes(digest)))
@@ -188,7 +188,7 @@ def _stat(info: FileInfo) -> Stat:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Every file system has errors of its own; ours are those of the system."""
+    """Turn the errors of any file system into `OSError`s."""
     try:
         yield
     except FileNotFoundError as error:

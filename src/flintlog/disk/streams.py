@@ -1,4 +1,4 @@
-"""The three streams that a program begins with, where its caller closed some of them."""
+"""The three standard streams, of which the caller may have closed some."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 
 def fill_standard_streams() -> None:
-    """Let closed streams lead nowhere. Otherwise the next file that is opened would stand in their place.
+    """Open closed streams on nothing. Otherwise the next file that is opened would take their place.
 
-    `sys.stdin` stays None, so that nothing is taken for an empty input.
+    `sys.stdin` stays None, so that no verb takes it for an empty input.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:

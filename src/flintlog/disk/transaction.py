@@ -11,8 +11,8 @@ There are two policies for what a call gives up (writes over, replaces or remove
 | take back | is gone: the call is final | the work can only be finished, or run again |
 | keep originals | `Originals` copies it aside first | the original is put back |
 
-Once a call is final, the first Ctrl-C waits for the end of the work. The second one stops at once, which is as safe
-as a crash. What an earlier run left under a scratch name is not missed.
+Once a call is final, the first Ctrl-C waits for the end of the work. The second one stops at once, which is as safe as
+a crash. Removing what an earlier run left under a scratch name is never final.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ class Originals(Protocol):
     """Keeps the files that a transaction changes."""
 
     def keep(self, path: str) -> list[Opposite]:
-        """Copy a file, or every file below a directory, aside. Returns how to put back what was not kept before."""
+        """Copy a file, or every file below a directory, aside. Returns how to put back those not kept before."""
 
     def discard(self) -> str:
-        """Remove the copies: everything was put back. Returns a sentence on what is there now."""
+        """Remove the copies, because everything was put back. Returns a sentence on what is there now."""
 
     def cannot(self, error: FlintlogError) -> str:
-        """One sentence for the operator: the way back has failed."""
+        """The sentence for the operator when the way back has failed."""
 
 
 @contextmanager
 def transaction(
     disk: Disk, *, publishes: bool = False, by_workers: bool = False, originals: Originals | None = None
 ) -> Iterator[Disk]:
-    """Do the block through the disk that this gives: all of it, or nothing.
+    """Do all of the block through the disk that this gives, or nothing.
 
-    `publishes`: a file that gets its name is there for others to see, so that step is final. `by_workers`: workers
-    take the plain disk with them, and what they do is not taken back. A transaction inside another one joins it.
+    `publishes`: others see a file as soon as it gets its name, so that step is final. `by_workers`: workers use the
+    plain disk, and their work is not taken back. A transaction inside another one joins it.
     """
     outer = disk.kernel
     if isinstance(outer, TransactionKernel):
@@ -102,17 +102,17 @@ class TransactionKernel(KernelInFront):
         self._opposites: list[Opposite] = []
         self._ours: set[str] = set()  # made here
         self._paths: dict[int, str] = {}  # of files that are open
-        self._ends: dict[int, int] = {}  # of those that were there and are open for writing: where they ended
+        self._ends: dict[int, int] = {}  # sizes of files that were there, and are open for writing
         self._locked: set[int] = set()
         self._kept_locks: dict[int, str] = {}
 
     @property
     def touched(self) -> bool:
-        """Was anything done that must be taken back or finished?"""
+        """Did the work do anything that must be taken back or finished?"""
         return self.final or bool(self._opposites) or self._originals is not None
 
     def join(self, publishes: bool, originals: Originals | None) -> None:
-        """Go on by the policies of a transaction inside this one."""
+        """Add the policies of a transaction inside this one."""
         self._publishes = self._publishes or publishes
         self._originals = self._originals or originals
 
@@ -137,10 +137,10 @@ class TransactionKernel(KernelInFront):
             self._opposites.pop()
 
     def release(self) -> None:
-        """Let go of the locks that were kept for the way back."""
+        """Release the locks that were kept for the way back."""
         while self._kept_locks:
             handle, _ = self._kept_locks.popitem()
-            with suppress(OSError):  # what was written through it is synced; the system lets the lock go
+            with suppress(OSError):  # its writes are synced; the system releases the lock
                 self._kernel.close(handle)
 
     def _remove(self, path: str) -> None:
@@ -210,7 +210,7 @@ class TransactionKernel(KernelInFront):
             elif offset < end:
                 self._be_final()
             elif not self.final:
-                del self._ends[handle]  # what is behind the end goes with the first opposite
+                del self._ends[handle]  # one opposite cuts all that is behind the end
                 self._opposites.append(lambda: self._cut(path, end))
         return self._kernel.pwrite(handle, data, offset)
 
@@ -239,7 +239,7 @@ class TransactionKernel(KernelInFront):
         for paths in (
             self._paths,
             self._kept_locks,
-        ):  # the name of a file that was replaced means another one now
+        ):  # the replaced file has no name now
             paths.update({handle: "" for handle, path in paths.items() if path == target})
         for handle, path in [*self._paths.items()]:
             if _is_inside(path, source):
@@ -265,7 +265,7 @@ class TransactionKernel(KernelInFront):
         return made
 
     def _do(self, opposite: Callable[[], None], call: Callable[..., T], *arguments: object) -> T:
-        """A call with its opposite, which is written down first: an interruption may come between them."""
+        """Make a call. Writes down its opposite first, because an interrupt may come between the two."""
         self._opposites.append(opposite)
         try:
             return call(*arguments)
@@ -280,10 +280,10 @@ class TransactionKernel(KernelInFront):
             self._be_final()
 
     def _keep(self, path: str) -> bool:
-        """Keep what a call gives up, with the way back; False where the policy is another one."""
+        """Copy aside what a call gives up; False under the policy "take back"."""
         if self._originals is None:
             return False
-        if path and path not in self._ours:  # what has no name any more was kept when it lost it
+        if path and path not in self._ours:  # a file without a name was kept when it lost it
             self._opposites += self._originals.keep(path)
         return True
 
@@ -313,7 +313,7 @@ class _Patience:
         self._came = False
 
     def begin(self) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background: nothing to wait for
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background: no Ctrl-C comes
             return
         if self._before is None and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._wait)

@@ -1,4 +1,4 @@
-"""Parquet files as a transaction of a Delta table, by delta-rs. A number makes each transaction happen once."""
+"""Parquet files as a transaction of a Delta table, by delta-rs. Its number lets each transaction happen only once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _APPLICATION = "flintlog-export"
-# What pyarrow calls its options of S3, and what delta-rs does.
+# The names of S3 options in pyarrow, and in delta-rs.
 _OPTIONS = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
@@ -41,7 +41,7 @@ class Table:
         return table(self._path, storage_options=self._options).transaction_version(_APPLICATION) or 0
 
     def commit(self, schema: pa.Schema, made: Commit, *, replace: bool) -> None:
-        """Add files that lie in the table's directory; with `replace` they take the place of all others."""
+        """Add files in the table's directory; with `replace` they replace all others."""
         from deltalake.transaction import AddAction
 
         delta = self._library

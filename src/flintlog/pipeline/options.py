@@ -22,12 +22,12 @@ _OF_VIEW: dict[View, tuple[str, ...]] = {
     "files": (),
     "findings": (),
 }
-_STORAGE = "storage."  # what begins so is for the file system
+_STORAGE = "storage."  # options with this prefix are for the file system
 EDITIONS = ("designed", "shipped")
 _ON_DAMAGE: tuple[OnDamage, ...] = ("fail", "stop", "report")
 
 Word = TypeVar("Word", bound=str)
-_OF_CATALOG = "provider"  # a table of a catalog comes with all its properties among the options
+_OF_CATALOG = "provider"  # Spark adds all properties of a catalog table to the options
 _NAME_IT = (
     "Name the log directory: load(path), or CREATE TEMPORARY VIEW ... USING flintlog OPTIONS (path ...)"
 )
@@ -36,17 +36,17 @@ _WORDS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """One read, fully decided. Plain data, so that it travels to the tasks."""
+    """One read, fully decided. Plain data, so that tasks can have it."""
 
-    sources: tuple[str, ...]  # the directories as they were given, or as a pattern found them
-    dialects: tuple[str, ...]  # of each of them
+    sources: tuple[str, ...]  # the directories as the user named them, or as a pattern found them
+    dialects: tuple[str, ...]  # the dialect of each
     view: View = "entries"
     query: EntryQuery = field(default_factory=EntryQuery)
     as_of: Position | None = None
     details: bool = False
-    columns: tuple[str, ...] | None = None  # None: those of the view
+    columns: tuple[str, ...] | None = None  # None: all columns of the view
     where: tuple[Condition, ...] = ()
-    several: bool = False  # directories, or a pattern that can stand for several
+    several: bool = False  # are there several directories, or a pattern?
     storage: Storage = ()
 
     def dialect_of(self, source: str) -> str:
@@ -67,7 +67,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a read; a `UsageError` names the first one that cannot be right."""
+    """The options of a read; a `UsageError` names the first wrong one."""
     values = {name.lower(): value for name, value in given.items()}
     view = _view(values)
     _refuse_unknown(values, view)
@@ -99,7 +99,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         storage=storage,
     )
     if view == "state":
-        _ = read.dialect  # a state has the columns of one dialect
+        _ = read.dialect  # the columns of a state are those of one dialect
     if "edition" in values:
         _refuse_other_edition(read, choice(values, "edition", EDITIONS))
     return read
@@ -130,7 +130,7 @@ def _refuse_unknown(values: Mapping[str, str], view: View) -> None:
 
 
 def _as_view(values: Mapping[str, str]) -> str:
-    """What to type instead of a table: the same options, for a view of this session."""
+    """What the user can type instead of a table: the same options for a view of this session."""
     names = dict.fromkeys(name for names in (_ANYWHERE, *_OF_VIEW.values()) for name in names)
     given = {"path": "..."} | {name: values[name] for name in names if name in values}
     given["path"] = given["path"].removeprefix("file:")
@@ -196,7 +196,7 @@ def _refuse_other_edition(read: ReadOptions, wanted: str) -> None:
 
 
 def _columns(values: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Names between commas, each once."""
+    """The names between commas; each may appear once."""
     if "columns" not in values:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in values["columns"].split(",")))
@@ -226,7 +226,7 @@ def flag(values: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
 
 
 def choice(values: Mapping[str, str], name: str, words: tuple[Word, ...]) -> Word:
-    """The word that was given; the first one when none was."""
+    """The word given, or the first one."""
     given = values.get(name, words[0]).lower()
     for word in words:
         if given == word:

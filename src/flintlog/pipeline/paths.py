@@ -1,4 +1,4 @@
-"""One address, one place: which disk, and which path on it. Local paths, and what pyarrow or fsspec opens."""
+"""An address to a disk and a path on it: local paths, and addresses that pyarrow or fsspec opens."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def is_remote(address: str) -> bool:
-    """Does it name something on another machine?"""
+    """Is this address on another machine?"""
     return not address.startswith("file:") and _SCHEME.match(address) is not None
 
 
 def is_pattern(address: str) -> bool:
-    """Can it stand for several directories?"""
+    """Can this address stand for several directories?"""
     return _MAGIC.search(address) is not None
 
 
@@ -49,7 +49,7 @@ def locate(address: str, storage: Storage = ()) -> tuple[Disk, str]:
 
 
 def locate_target(address: str, storage: Storage = ()) -> tuple[Disk, str]:
-    """The same for what an export writes."""
+    """The same for the target of an export."""
     if not is_remote(address):
         return Disk(), local_path(address)
     from flintlog.disk.remote import RemoteTarget
@@ -70,7 +70,7 @@ def open_at(address: str, storage: Storage = (), speaking: str | None = None) ->
 
 
 def local_path(address: str) -> str:
-    """Where a directory stands on this machine: a path, or a `file:` address as Hadoop writes it."""
+    """The local path of a directory, from a path or from a `file:` address as Hadoop writes it."""
     if is_remote(address):
         raise UsageError(
             f"{address!r} is not a local directory",
@@ -82,7 +82,7 @@ def local_path(address: str) -> str:
 
 
 def at_once(act: Callable[[T], R], each: Sequence[T], addresses: Iterable[str]) -> list[R]:
-    """`act` for each, in order; several at a time where addresses are remote and most of the time is waiting."""
+    """Call `act` for each, in order; several at a time where addresses are remote, which is mostly waiting."""
     if not any(map(is_remote, addresses)):
         return [act(one) for one in each]
     with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
@@ -90,7 +90,7 @@ def at_once(act: Callable[[T], R], each: Sequence[T], addresses: Iterable[str]) 
 
 
 def expand(addresses: Iterable[str], storage: Storage = ()) -> dict[str, bool]:
-    """The directories that are meant, each with whether a pattern alone found it.
+    """The directories that these addresses mean; for each, whether only a pattern found it.
 
     `*`, `?` and `[...]` stand for every directory whose name fits, sorted.
     """
@@ -103,7 +103,7 @@ def expand(addresses: Iterable[str], storage: Storage = ()) -> dict[str, bool]:
 
 
 def _matching(address: str, storage: Storage) -> list[str] | None:
-    """The directories that fit a pattern, or None where a directory is called so."""
+    """The directories that fit a pattern; None when a directory has that very name."""
     disk, path = locate(address, storage)
     if disk.stat(path) is not None:
         return None
@@ -160,7 +160,7 @@ def _file_system(root: str, storage: Storage) -> FileSystem:
 
 
 def _split(address: str) -> tuple[str, str]:
-    """The root that decides about the file system, and what an address has in front of a path in it."""
+    """The root that decides the file system, and the part of an address before the path."""
     scheme, _, rest = address.partition("://")
     root = f"{scheme}://{rest.partition('/')[0]}"
     if scheme in ("hdfs", "viewfs"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 
-SPREAD_BYTES = 2 << 30  # of a directory from which on many tasks make a state faster than one
+SPREAD_BYTES = 2 << 30  # from this size of a directory on many tasks make a state faster than one
 
 
 def read(
@@ -32,9 +32,9 @@ def read(
     where: str | None = None,
     **options: object,
 ) -> DataFrame:
-    """Log directories as a DataFrame: those columns, and the rows that fit `where`.
+    """Log directories as a DataFrame, with these columns and the rows that fit `where`.
 
-    Pass `columns` and `where` to leave the rest unread. `options` are those of `spark.read.format("flintlog")`, such
+    Pass `columns` and `where` to read only those. `options` are those of `spark.read.format("flintlog")`, such
     as `view="state"` or `details=True`; `from_` stands for `from`. Use the DataFrame as often as you like.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
@@ -56,7 +56,7 @@ def read(
 
 
 def _spread(spark: SparkSession, places: list[str], given: dict[str, object]) -> DataFrame | None:
-    """The state of a large directory, made by all tasks together; None where a task for each directory is faster."""
+    """The state of a large directory, made by all tasks together; None when a task for each directory is faster."""
     if given.get("view") != "state" or len(places) > 1 or is_remote(places[0]) or is_pattern(places[0]):
         return None
     options = read_options({"path": places[0], **{name: word(value) for name, value in given.items()}})
@@ -85,7 +85,7 @@ def _shaped(shape: Shape, source: str, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 def _bytes_below(disk: Disk, path: str) -> int:
-    """How large the files of a directory are."""
+    """The total size of the files below a directory."""
     size = 0
     for name in disk.list(path):
         place = posixpath.join(path, name)

@@ -1,4 +1,4 @@
-"""A Spark session that fits: for the jobs, for the tests, and for a first look on a laptop."""
+"""A Spark session with fitting settings, for jobs, tests and a first look on a laptop."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LOCAL_SETTINGS = {
 def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str) -> SparkSession:
     """The running session, or a new one; `conf` wins over the settings of this module.
 
-    On a local master the workers run the Python that runs this, unless PYSPARK_PYTHON says otherwise. The executors
-    of a cluster are sent this package; its libraries (NumPy, PyArrow, Numba) must be in their Python. Without a master
-    the one that `spark-submit` was given counts.
+    On a local master the workers run the Python that runs this, unless PYSPARK_PYTHON says otherwise. On a cluster it
+    sends this package to the executors; its libraries (NumPy, PyArrow, Numba) must be in their Python. Without a master
+    it takes that of `spark-submit`.
     """
     try:
         from pyspark.sql import SparkSession
@@ -64,12 +64,12 @@ def session(master: str | None = "local[2]", app: str = "flintlog", **conf: str)
 
 
 def was_submitted() -> bool:
-    """Did `spark-submit` start this process? Then it has a JVM, and a master of its own."""
+    """Did `spark-submit` start this process? Then there is a JVM, with a master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def refuse_without_java() -> None:
-    """Say so before Spark does, which takes a page for it. Where a JVM runs already, nothing needs to be found."""
+    """Raise when there is no Java, before Spark fills a page with it. A JVM that runs already will do."""
     if was_submitted():
         return
     if java_command() is None:
@@ -81,8 +81,8 @@ def refuse_without_java() -> None:
 
 
 def send_package(spark: SparkSession) -> None:
-    """Let the executors of a cluster find this package. They fetch it whenever they are started, so that it stays until
-    this process ends."""
+    """Let the executors of a cluster find this package. They fetch it whenever they start, so it stays until this
+    process ends."""
     spark.sparkContext.addPyFile(write_package(f"{Disk.borrow_directory()}/flintlog-package.zip"))
 
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-# Small pieces share a task: starting one costs as much as reading some megabytes.
+# Small splits share a task: starting one costs as much as reading some megabytes.
 _OPEN_BYTES = 256 << 10
 _TASK_BYTES_MIN = 16 << 20
 _TASKS = 64
-_PLANS = 16  # that are kept
+_PLANS = 16  # plans that are kept
 
 
 class FlintlogDataSource(DataSource):
@@ -49,7 +49,7 @@ class FlintlogDataSource(DataSource):
 
     @lazy
     def _asked(self) -> tuple[StreamOptions, ReadOptions]:
-        """What a read asks for. A write has other options."""
+        """The options of a read. A write has others."""
         stream, others = stream_options(self.options)
         return stream, read_options(others)
 
@@ -104,7 +104,7 @@ def arrow_schema(read: ReadOptions) -> pa.Schema:
 
 
 def columns(read: ReadOptions, schema: StructType) -> pa.Schema:
-    """The columns that Spark expects: those of the view, or of a schema that the user gave."""
+    """The columns that Spark expects: those of the view, or of the user's schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from flintlog.pipeline import views
@@ -126,7 +126,7 @@ def columns(read: ReadOptions, schema: StructType) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
-    """A piece of a log, or (without a split) a whole directory."""
+    """A split of a directory, or (without one) the whole directory."""
 
     source: str
     dialect: str
@@ -147,7 +147,7 @@ class LogPartition(InputPartition):
 
 
 def packed(pieces: list[SourceSplit], room_max: int) -> list[InputPartition]:
-    """Tasks of even size, of pieces that follow each other; a large piece has one of its own."""
+    """Group neighbouring splits into tasks of even size; a large split has a task of its own."""
     room = min(room_max, max(_TASK_BYTES_MIN, sum(piece.weight for piece in pieces) // _TASKS))
     tasks: list[list[SourceSplit]] = []
     used = room
@@ -161,7 +161,7 @@ def packed(pieces: list[SourceSplit], room_max: int) -> list[InputPartition]:
 
 
 class _Reader(DataSourceReader, ABC):
-    """What both kinds of readers do: tasks of pieces, read one after the other."""
+    """What both readers share: tasks read their splits one after the other."""
 
     def __init__(self, read: ReadOptions, schema: pa.Schema) -> None:
         self.options = read
@@ -170,7 +170,7 @@ class _Reader(DataSourceReader, ABC):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):
-            return  # nothing was planned; Spark then makes up a partition of its own
+            return  # when nothing is planned, Spark makes up a partition
         from flintlog.pipeline.views import Shape
 
         settle()
@@ -182,7 +182,7 @@ class _Reader(DataSourceReader, ABC):
 
     @abstractmethod
     def _batches(self, piece: SourceSplit) -> Iterable[pa.RecordBatch]:
-        """The rows of one piece."""
+        """The rows of one split."""
 
     def _log(self, source: str, speaking: str) -> Log:
         return open_at(source, self.options.storage, speaking)
@@ -229,7 +229,7 @@ class EntriesReader(_Reader):
 
 @lru_cache(maxsize=_PLANS)
 def _plans(root: str, dialect: str, query: EntryQuery) -> Surveys:
-    """The plan of a query, which serves the next one as long as the directory stands still.
+    """The plans of queries; the next query reuses one as long as the directory does not change.
 
     Spark plans the queries of a session in one process.
     """
@@ -253,13 +253,13 @@ class DirectoryReader(_Reader):
 
 @cache
 def settle() -> None:
-    # Spark collects garbage after every task; what is imported by now need not be looked at again.
+    # Spark collects garbage after every task; what is imported by now need not be searched again.
     gc.freeze()
 
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """Say in an error which of the directories it comes from."""
+    """Add to an error the directory that it comes from."""
     try:
         yield
     except FlintlogError as error:
@@ -268,7 +268,7 @@ def naming(source: str) -> Iterator[None]:
 
 
 def unasked(schema: pa.Schema, conditions: Sequence[Condition]) -> frozenset[str]:
-    """The columns of entries that neither a schema nor a condition has."""
+    """The columns of entries that neither the schema nor a condition needs."""
     from flintlog.core.entries import COMMON_FIELDS
 
     asked = {*schema.names, *(condition.column.partition(".")[0] for condition in conditions)}

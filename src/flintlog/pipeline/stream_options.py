@@ -1,4 +1,4 @@
-"""What a stream may ask for beside the options of a read, checked and typed."""
+"""The options of a stream beside those of a read, checked and typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STREAM_OPTIONS = ("start", "max_entries_per_trigger", "max_bytes_per_trigger", "
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """One stream, fully decided. Plain data, so that it travels to the tasks."""
+    """One stream, fully decided. Plain data, so that tasks can have it."""
 
     start: Literal["earliest", "latest"] = "earliest"
     max_entries: int | None = None
@@ -23,13 +23,13 @@ class StreamOptions:
     given: tuple[str, ...] = ()
 
     def refuse_in_a_batch(self) -> None:
-        """Raise when a read that is no stream was given one of these."""
+        """Raise when a read that is no stream has one of these options."""
         for name in self.given:
             raise UsageError(f"option {name}: only a stream has it", advice="Use readStream, or leave it out")
 
 
 def stream_options(given: Mapping[str, str]) -> tuple[StreamOptions, dict[str, str]]:
-    """The options of a stream, and those that are left."""
+    """The options of a stream, and the remaining ones."""
     values = {name.lower(): value for name, value in given.items()}
     mine = {name: values.pop(name) for name in STREAM_OPTIONS if name in values}
     start = mine.get("start", "earliest").lower()

@@ -1,7 +1,7 @@
 """`spark.readStream.format("flintlog")`: follows live logs.
 
-Spark keeps an offset for each micro-batch, and this module gives it: for each directory the place up to which
-everything was delivered (`flintlog.core.follow`). All knowledge about logs is there; here it only meets Spark.
+Spark keeps an offset for each micro-batch. Here an offset is a cursor for each directory (`flintlog.core.follow`), up
+to which everything was delivered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Offset = dict[str, Any]
 
 
 def stream_reader(read: ReadOptions, stream: StreamOptions, schema: pa.Schema) -> EntriesStreamReader:
-    """The reader of a stream; what only a batch can do is refused."""
+    """The reader of a stream; raises for options that only a batch has."""
     if read.view != "entries":
         raise UsageError(f"option view: {read.view!r} is no stream", advice="A stream has the view entries")
     for name, value in (("from", read.query.first), ("to", read.query.last)):
@@ -70,7 +70,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream = stream
         self._schema = schema
         self._followers: dict[str, Follower] = {}
-        self._ends = False  # Trigger.AvailableNow: what comes later is not for this run
+        self._ends = False  # Trigger.AvailableNow: this run leaves out what comes later
         self._targets: dict[str, Cursor] = {}
 
     # Offsets
@@ -81,7 +81,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset(self._step(places, Limits()) if self._stream.start == "latest" else places)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        # Spark knows one limit at a time; that it hands back one of ours says that both hold.
+        # Spark knows only one limit; when it hands back one of ours, both apply.
         if self._stream.max_entries is not None:
             return ReadMaxRows(self._stream.max_entries)
         if self._stream.max_bytes is not None:
@@ -99,7 +99,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset(self._step(places, self._share(limit, len(places))))
 
     def _share(self, limit: ReadLimit, sources: int) -> Limits:
-        """What each of the directories may deliver in one batch."""
+        """How much each directory may deliver in one batch."""
         if isinstance(limit, ReadAllAvailable):
             return Limits()
         entries, size = self._stream.max_entries, self._stream.max_bytes
@@ -109,7 +109,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _places(self, offset: Offset) -> dict[str, Cursor]:
-        """The place of each directory; one that is new begins."""
+        """The cursor of each directory; a new one begins."""
         if offset.get("version") != _VERSION:
             raise UsageError(
                 f"the checkpoint has version {offset.get('version')!r} of our offsets, not {_VERSION}",
@@ -125,7 +125,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {source: known.get(source, beginning()) for source in self._read.sources}
 
     def _step(self, places: dict[str, Cursor], limits: Limits) -> dict[str, Cursor]:
-        """The next place of each directory."""
+        """The next cursor of each directory."""
 
         def advance(source: str) -> Cursor:
             until = replace(limits, until=self._targets.get(source))
@@ -162,7 +162,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PiecePartition):
-            return  # nothing was planned; Spark then makes up a partition of its own
+            return  # when nothing is planned, Spark makes up a partition
         from flintlog.pipeline.views import Shape
 
         settle()

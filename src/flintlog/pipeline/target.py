@@ -3,16 +3,15 @@
 | name | what it is |
 |---|---|
 | `part-NNNNNNNN-KKKK.parquet` (`.ndjson`) | rows of commit N |
-| `_flintlog/NNNNNNNN.json` | commit N: its files, its rows, and the place up to which everything is exported |
+| `_flintlog/NNNNNNNN.json` | commit N: its files, its rows, and the cursor up to which everything is exported |
 | `_flintlog/staged/` | files that are being written |
 | `_flintlog/lock` | held while an export runs |
 
-A commit is one file that is published atomically when all its data is on the device. Only then do the data files move
-from `staged` to their place, and the next run finishes that if this one did not. So a reader of the directory sees
-whole commits, or for a moment the beginning of one. What no commit names is left over, and the next run removes it.
+A commit is one file, published atomically when all its data is on the device. Only then do the data files move from
+`staged` to their place; if this run does not finish that, the next one does. So a reader of the directory sees whole
+commits, or for a moment the beginning of one. A file that no commit names is a leftover, and the next run removes it.
 
-In a Delta table the table's own log decides instead: a commit here is only prepared until that log has a transaction
-of the same number.
+In a Delta table the table's own log decides: a commit here counts once that log has a transaction of the same number.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Target:
-    """A directory that exports go to. `about` says of what: source, dialect, view and format."""
+    """A directory for exports. `about` says of what: source, dialect, view and format."""
 
     disk: Disk
     path: str
@@ -79,7 +78,7 @@ class Target:
 
     @property
     def replaces(self) -> bool:
-        """Does a commit stand for all before it? A state does; entries are added."""
+        """Does a commit replace all before it? That of a state does; entries are added."""
         return self.about["view"] == "state"
 
     def place_of(self, name: str) -> str:
@@ -87,7 +86,7 @@ class Target:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other exports out. What is remote has no locks: one export at a time is the caller's to see to."""
+        """Keep other exports out. Remote targets have no locks: there the caller must run one export at a time."""
         if isinstance(self.disk.kernel, RemoteKernel):
             self.disk.make_directory(self.place_of(_STAGED))
             yield
@@ -104,13 +103,13 @@ class Target:
         for number in undone:
             self.disk.unlink(self.place_of(f"{HOME}/{number:08}.json"))
         if undone:
-            self.disk.sync_directory(self.place_of(HOME))  # before another commit takes the number
+            self.disk.sync_directory(self.place_of(HOME))  # before another commit uses the number
         self._settle()
 
     def look(self, decided: int | None = None) -> list[int]:
         """Find the last commit; returns those that do not count.
 
-        `decided` is the number of the last commit that counts where another log says so.
+        `decided` is the last number that counts in a log that decides instead.
         """
         names = self.disk.list(self.place_of(HOME))
         numbers = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
@@ -165,14 +164,14 @@ class Target:
         return found
 
     def _settle(self) -> None:
-        """Make the directory what the last commit says. A state that was replaced goes first: never twice."""
+        """Make the directory what the last commit says. Removes a replaced state first: no row is ever there twice."""
         left_over = [name for name in self.disk.list(self.path) if self._is_left_over(name)]
         for name in left_over:
             self._remove(name)
         if left_over:
             self.disk.sync_directory(
                 self.path
-            )  # or a power failure could bring them back beside the new ones
+            )  # otherwise a power failure could bring them back beside the new ones
         moved = False
         for part in self.last.parts:
             staged = self.staged(part.name)
@@ -204,7 +203,7 @@ class Target:
         place = self.place_of(name)
         if self.disk.is_directory(place) and not self.disk.is_link(place):
             for inner in self.disk.list(place):
-                self._remove(f"{name}/{inner}")  # an empty directory does no harm
+                self._remove(f"{name}/{inner}")  # an empty directory is harmless
         else:
             self.disk.unlink(place)
 
@@ -222,7 +221,7 @@ class Target:
         return self.place_of(f"{_STAGED}/{name}")
 
     def prepare(self, place: Cursor, parts: list[DataFile]) -> Commit:
-        """Put data and commit on the device. Without another log that decides, this is the commit."""
+        """Sync the data, then publish the commit. It counts at once unless another log decides."""
         self._refuse_overtaken()
         for part in parts:
             with self.disk.open(self.staged(part.name)) as file:
@@ -243,19 +242,19 @@ class Target:
             )
 
     def move_early(self, commit: Commit) -> None:
-        """Give files their names before the log that decides knows them."""
+        """Move files to their names before the log that decides has them."""
         for part in commit.parts:
             self.disk.rename(self.staged(part.name), self.place_of(part.name))
         self.disk.sync_directory(self.path)
 
     def finish(self, commit: Commit) -> None:
-        """The commit counts."""
+        """Finish a commit that counts."""
         self.last = commit
         self._settle()
 
 
 class Sink(io.RawIOBase):
-    """A new file as Arrow's writers want one, through the disk."""
+    """A new file for Arrow's writers, through the disk."""
 
     def __init__(self, file: File) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An error as a user of Spark sees it: our sentence at the end, and no pages in front of it.
+"""Shows a user of Spark an error with our sentence at the end, and no pages before it.
 
 Spark plans in processes of its own, prints the traceback of one that failed into its message, and puts
 ` SQLSTATE: 38000` behind the last line. So the traceback is cut to one place, and the last line is the advice.
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class _Ending:
-    """Notes of an error that end without a new line: Python prints notes that are no list by their `repr`."""
+    """Notes of an error without a new line at the end: Python prints notes that are no list by their `repr`."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -32,7 +32,7 @@ class _Ending:
 
 
 def told(call: Callable[P, R]) -> Callable[P, R]:
-    """A method that Spark calls to plan, whose errors end with their advice."""
+    """Decorate a method that Spark calls to plan, so that its errors end with their advice."""
 
     @wraps(call)
     def act(*args: P.args, **options: P.kwargs) -> R:
@@ -45,7 +45,7 @@ def told(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def ending_with_advice(error: FlintlogError) -> FlintlogError:
-    """The same error, its advice behind its notes."""
+    """The same error with its advice behind its notes."""
     advice = error.advice or f"flintlog: {error.code}"
     notes = [*getattr(error, "__notes__", ()), f"{advice}."]
     error.advice = None
@@ -54,7 +54,7 @@ def ending_with_advice(error: FlintlogError) -> FlintlogError:
 
 
 class RefusedStream(DataSourceStreamReader):
-    """A stream that cannot be: it says so when Spark begins it.
+    """A stream that cannot be; raises its error when Spark begins it.
 
     Spark (seen in 4.3.0) buries an error of `streamReader` itself under one of its own.
     """

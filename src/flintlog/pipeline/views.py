@@ -1,4 +1,4 @@
-"""The views of a directory as Arrow: their columns, and the batches of those that a task makes of a whole directory."""
+"""The views of a directory as Arrow: their columns, and the batches of views of a whole directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flintlog.pipeline.where import Condition, expression
 
 SOURCE = pa.field("source", pa.string(), nullable=False)
 DIALECT = "dialect"
-_POSITION = pa.list_(pa.decimal128(20, 0))  # its parts go up to 2^64 - 1
+_POSITION = pa.list_(pa.decimal128(20, 0))  # each part goes up to 2^64 - 1
 
 _DIRECTORY = (pa.field("dialect", pa.string(), nullable=False), pa.field("edition", pa.string()))
 FILES = pa.schema(
@@ -55,7 +55,7 @@ _GREATEST = 2**63 - 1
 
 
 def arrow_schema(read: ReadOptions) -> pa.Schema:
-    """The columns of a view, unless the read names them. `details` are all that it knows."""
+    """The columns of a view, if the read names none. `details` gives all columns."""
     whole = whole_schema(read)
     if read.columns is not None:
         return pa.schema([_field(whole, name, read.view) for name in read.columns])
@@ -98,7 +98,7 @@ def _entry_schema(read: ReadOptions) -> pa.Schema:
 
 
 class Shape:
-    """Turns batches of a dialect into those of a read: its rows, and its columns in their order."""
+    """Turns batches of a dialect into those of a read: the rows asked for, and the columns in their order."""
 
     def __init__(self, read: ReadOptions, schema: pa.Schema, conditions: Sequence[Condition] = ()) -> None:
         self._schema = schema

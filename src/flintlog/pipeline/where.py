@@ -2,8 +2,9 @@
 
     position BETWEEN 10 AND 99 AND operation IN ('add', 'remove') AND key = X'00ff'
 
-What cannot match is not opened where the dialect can tell, and every row that is read fits all conditions. They belong
-to the read itself: Spark keeps one plan for each load, and filters that it pushed would stay in it for the next query.
+Files that the dialect knows cannot match are not opened, and every row that is read fits all conditions. The conditions
+are an option of the read, not filters that Spark pushes: Spark keeps one plan for each load, and pushed filters would
+stay in it for the next query.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _ADVICE = (
 
 
 class Condition(NamedTuple):
-    """What one column must be. `sign` is a comparison, `in`, `not in`, `null` or `not null`."""
+    """A condition on one column. `sign` is a comparison, `in`, `not in`, `null` or `not null`."""
 
     column: str
     sign: str
@@ -49,7 +50,7 @@ class Condition(NamedTuple):
 
 
 def parse(text: str) -> tuple[Condition, ...]:
-    """The conditions of a text; a `UsageError` shows from where on it cannot be understood."""
+    """The conditions in a text; a `UsageError` shows from where on it cannot be understood."""
     reading = _Reading(text)
     found = reading.condition()
     while not reading.at_end:
@@ -99,7 +100,7 @@ class _Reading:
             raise self._unclear()
 
     def _took(self, word: str) -> bool:
-        """Go over this word if it is the next one."""
+        """Skip this word if it is the next one."""
         found = _WORD.match(self._text, self._at)
         if found is None or found[0].strip().upper() != word:
             return False
@@ -127,15 +128,15 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of the named directories is read. None means all."""
+    """Which parts of the named directories to read. None means all."""
 
     query: EntryQuery = field(default_factory=EntryQuery)
     files: frozenset[str] | None = None
     sources: frozenset[str] | None = None
-    rest: tuple[Condition, ...] = ()  # what each row must be looked at for
+    rest: tuple[Condition, ...] = ()  # conditions to check on each row
 
     def kept(self, sources: Iterable[str]) -> list[str]:
-        """Those of the directories that are read."""
+        """The directories to read."""
         return [source for source in sources if self.sources is None or source in self.sources]
 
     def holds(self, file: str) -> bool:
@@ -144,12 +145,12 @@ class Scope:
 
 
 def scope_of(query: EntryQuery, conditions: Sequence[Condition], *, entries: bool) -> Scope:
-    """The scope of a read. Of views other than the entries only whole directories are left out."""
+    """The scope of a read. For views other than entries it only leaves out whole directories."""
     scope = Scope(query)
     for condition in conditions:
         known = entries or condition.column == "source"
         narrowed = _narrowed(scope, condition) if known else None
-        # A row for damage has no position and no stream, so that it must be looked at.
+        # A row for damage has no position and no stream, so its conditions must be checked on the row.
         if narrowed is None or query.on_damage == "report":
             narrowed = replace(narrowed or scope, rest=(*scope.rest, condition))
         scope = narrowed
@@ -157,7 +158,7 @@ def scope_of(query: EntryQuery, conditions: Sequence[Condition], *, entries: boo
 
 
 def _narrowed(scope: Scope, condition: Condition) -> Scope | None:
-    """The scope under one more condition, if it can say just that."""
+    """The scope with one more condition; None when a scope cannot express it."""
     column, sign, values = condition
     if sign in ("=", "in") and all(isinstance(value, str) for value in values):
         wanted = frozenset(str(value) for value in values)
@@ -189,7 +190,7 @@ def _both(old: frozenset[str] | None, new: frozenset[str]) -> frozenset[str]:
 def _between(scope: Scope, first: int | None, last: int | None) -> Scope | None:
     query = scope.query
     if any(bound is not None and len(bound) > 1 for bound in (query.first, query.last)):
-        return None  # the column holds one part of such a position only
+        return None  # the column holds only one part of such a position
     if first is not None and (query.first is None or query.first < (first,)):
         query = replace(query, first=(first,))
     if last is not None and (query.last is None or query.last > (last,)):
@@ -198,7 +199,7 @@ def _between(scope: Scope, first: int | None, last: int | None) -> Scope | None:
 
 
 def check(conditions: Sequence[Condition], schema: pa.Schema) -> None:
-    """Raise where a condition cannot be one of these columns."""
+    """Raise for a condition that is not on one of these columns, or does not fit its type."""
     for condition in conditions:
         kind = _type_of(condition.column, schema)
         for value in condition.values:
@@ -206,7 +207,7 @@ def check(conditions: Sequence[Condition], schema: pa.Schema) -> None:
 
 
 def expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expression:
-    """All conditions for Arrow."""
+    """All conditions as an Arrow expression."""
     return reduce(lambda one, other: one & other, (_expression(each, schema) for each in conditions))
 
 
@@ -243,7 +244,7 @@ def _type_of(column: str, schema: pa.Schema) -> pa.DataType:
 
 
 def _as_scalar(condition: Condition, value: Value, kind: pa.DataType) -> pa.Scalar:
-    """A value in the type of its column; text stands for its bytes."""
+    """A value in the type of its column; text becomes its bytes."""
     import pyarrow as pa
 
     if isinstance(value, str) and pa.types.is_binary(kind):

@@ -1,7 +1,7 @@
 """The data source `flintlog` as a sink: `df.write.format("flintlog")`, and the same of a stream.
 
-Tasks stage their rows beside the log, and the driver makes all of them count by one commit (`core/load.py`). Spark
-keeps writers in several Python processes, so a writer holds plain data only, and messages carry what the commit needs.
+Tasks stage their rows beside the log, and the driver makes all of them count by one commit (`core/load.py`). Spark runs
+writers in several Python processes, so a writer holds only plain data, and messages carry what the commit needs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _COMMON = ("path", "dialect", "edition")
 _OF_A_BATCH = ("stream", "batch")
-_OF_SPARK = ("checkpointlocation",)  # what Spark hands over with the options of a stream
-_QUERY = "sql.streaming.queryId"  # what Spark calls a stream for good
+_OF_SPARK = ("checkpointlocation",)  # options that Spark adds for a stream
+_QUERY = "sql.streaming.queryId"  # Spark's lasting id of a stream
 _NUMBER_MAX = 2**63 - 1
 Edition = Literal["designed", "shipped"]
 _log = logging.getLogger("flintlog.spark")
@@ -43,7 +43,7 @@ _log = logging.getLogger("flintlog.spark")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """One write, fully decided. Plain data, so that it travels to the tasks."""
+    """One write, fully decided. Plain data, so that tasks can have it."""
 
     path: str
     dialect: str
@@ -54,7 +54,7 @@ class WriteOptions:
 
     @property
     def room(self) -> Any:
-        """How the dialect is loaded."""
+        """The room that loads the dialect."""
         return load_room(self.dialect)
 
     def plan(self) -> Plan:
@@ -63,7 +63,7 @@ class WriteOptions:
 
 
 def load_room(name: str) -> Any:
-    """The room of a dialect that loads it; refused where the dialect cannot be loaded."""
+    """The room that loads this dialect; raises for a dialect that cannot be loaded."""
     spoken = dialect(name)
     if spoken.not_loaded is not None:
         why, instead = spoken.not_loaded
@@ -72,7 +72,7 @@ def load_room(name: str) -> Any:
 
 
 def write_options(given: Mapping[str, str], *, streams: bool = False) -> WriteOptions:
-    """The options of a write; a `UsageError` names the first one that cannot be right."""
+    """The options of a write; a `UsageError` names the first wrong one."""
     values = {name.lower(): value for name, value in given.items()}
     path = _path(values)
     name = dialect(values["dialect"].lower()).name if "dialect" in values else _dialect_at(path)
@@ -132,7 +132,7 @@ def _number(text: str) -> int:
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns of a frame. A timestamp is one of a session's zone, which does not matter here."""
+    """The columns of a frame. The time zone of timestamps does not matter here."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import AtomicType, TimestampType
@@ -154,7 +154,7 @@ class Message(WriterCommitMessage):
 
 
 class _Writer:
-    """What both kinds of writers do. `job` begins the names of staged files."""
+    """What both writers share. The names of staged files begin with `job`."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(_arrow_schema(schema), options.room.COLUMNS, options.dialect)
@@ -171,7 +171,7 @@ class _Writer:
         return Message(self._options.room.stage(Disk(), self._plan, place, part, iterator), query)
 
     def _job_of(self, query: str | None) -> str:
-        """Of a stream the same for all its batches: its next commit removes what failed ones staged."""
+        """The job of a write. All batches of a stream have the same, so a commit removes what failed batches staged."""
         return self._job if query is None else hashlib.sha256(query.encode()).hexdigest()[:32]
 
     def _commit(self, messages: list[Message | None], batch: Batch | None, query: str | None) -> None:
@@ -216,7 +216,7 @@ class LogStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def refuse_overwriting(given: Mapping[str, str], *, streams: bool = False) -> NoReturn:
-    """A log is added to, never replaced."""
+    """Raise for a mode that would replace a log: rows are only added."""
     raise RefusedError(
         "a log is added to, and never replaced",
         file=given.get("path"),

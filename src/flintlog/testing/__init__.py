@@ -1,7 +1,6 @@
-"""The fault kit: crash images at every call, failing calls, killed processes, and oracles that judge.
+"""The fault kit: crash images at every call, failing calls, killed processes, and oracles that judge what is left.
 
-It is public, so that an application that embeds a store can test the code around it in the same way.
-See `docs/testing.md`.
+It is public: an application that embeds a store can test its own code in the same way. See `docs/testing.md`.
 """
 
 from flintlog.testing.crash import Image, Pick, image, images

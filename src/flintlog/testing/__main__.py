@@ -24,7 +24,7 @@ OWN_STORES = "flintlog.testing.stores:SUBJECTS"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 when every promise holds."""
     options = _parser().parse_args(arguments)
-    sys.path.insert(0, "")  # the suites of a project are found from where it is run
+    sys.path.insert(0, "")  # so that it finds the suites of the project in which it is run
     try:
         holds: bool = options.act(options)
     except FlintlogError as error:
@@ -115,7 +115,7 @@ def _lives(options: argparse.Namespace) -> bool:
 
 
 def _told(reports: Iterable[tuple[Subject, DamageReport | LifeReport | RaceReport]]) -> bool:
-    """Print each report when it is there."""
+    """Print each report as it comes."""
     holds = True
     for subject, report in reports:
         print(f"{subject.name}: {report}", *report.violations, sep="\n", flush=True)

@@ -1,7 +1,6 @@
-"""The calls a kernel records: what each does to bytes or names, and nothing about when it becomes durable.
+"""The calls a kernel records: what each does to bytes or names, not when it becomes durable.
 
-The same `apply` serves the view of the running process and the view of the device after a crash, so the two
-cannot drift apart.
+The running process and the device after a crash use the same `apply`, so their views cannot differ.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """The new length of a write whose bytes did not arrive: zeros up to `size`."""
+    """The new length of a file, without the bytes of the write: zeros up to `size`."""
 
     inode: int
     size: int
@@ -143,7 +142,7 @@ class Leave:
     arrival: Arrive
 
     def apply(self, names: Names) -> None:
-        # It may become durable long after the name was given to another file.
+        # It may become durable after another file has got the name.
         if names[self.directory].get(self.name) == self.inode:
             del names[self.directory][self.name]
 

@@ -57,7 +57,7 @@ _IMAGE = re.compile(rf"(.+):call=(\d+):(?:(process)|data={_PICK}:names={_PICK})"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One crash: when it came, what it left. `pending` is not empty only when the system lived on."""
+    """One crash: when it came, what it left. `pending` is empty unless the system lived on."""
 
     scenario: str
     call: int
@@ -72,10 +72,10 @@ class Image:
 
 
 def images(recording: Recording[Any], *, torn_bytes: int = PAGE_BYTES) -> Iterator[Image]:
-    """Every image of a scenario, call by call; many are equal, see `State.digest`.
+    """Every image of a scenario, call by call. Many are equal; see `State.digest`.
 
-    Writes are torn at each of their first `torn_bytes` bytes and at sector boundaries behind them; with 0
-    only once, in the middle: a coarse look.
+    It tears writes at each of their first `torn_bytes` bytes and at sector boundaries behind them; with 0 only once, in
+    the middle, for a coarse look.
     """
     device = Device(recording.base)
     for call in range(len(recording.log) + 1):
@@ -85,7 +85,7 @@ def images(recording: Recording[Any], *, torn_bytes: int = PAGE_BYTES) -> Iterat
 
 
 def image(recording: Recording[Any], line: str) -> Image:
-    """The image that this line names."""
+    """The image with this line."""
     found = _IMAGE.fullmatch(line)
     if found is None:
         raise UsageError(
@@ -141,7 +141,7 @@ def _name_picks(device: Device) -> Iterator[Pick]:
 
 
 def _data_picks(device: Device, torn_bytes: int, atomic_bytes: int) -> Iterator[Pick]:
-    """The picks that treat one write apart; all lost and all kept are not among them."""
+    """The picks that treat one write differently; not all lost and all kept."""
     pending = device.pending_data
     writes = {call: op for call, op in pending.items() if isinstance(op, Write)}
     if len(pending) > 1:
@@ -154,7 +154,7 @@ def _data_picks(device: Device, torn_bytes: int, atomic_bytes: int) -> Iterator[
     newest = max(writes)
     for call, write in writes.items():
         yield Pick("zero", call, 0)
-        if call != newest:  # a later write of the same file may arrive while this one has holes
+        if call != newest:  # a later write to the same file may arrive while this one has holes
             for at in _sectors(write, PAGE_BYTES):
                 yield Pick("zero", call, at)
     if torn_bytes:
@@ -189,7 +189,7 @@ def _sectors(write: Write, upto: int) -> range:
 
 
 class _Files:
-    """Contents for each pick at one moment; what no pick touches is shared."""
+    """Contents for each pick at one moment; files that no pick touches are shared."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -230,7 +230,7 @@ class _Files:
 
 
 def _arrived(call: DataCall, pick: Pick) -> list[DataCall | Extend]:
-    """What of one call reached the device."""
+    """The part of one call that reached the device."""
     if pick.kind == "lost":
         return []
     if not isinstance(call, Write) or pick.at is None:
@@ -261,7 +261,7 @@ def _names(device: Device, pick: Pick) -> Names:
 
 
 def _never_neither(device: Device, kept: set[int], *, add: bool) -> list[int]:
-    """Between directories, an old name goes only with the new one there: take both, or neither."""
+    """In a rename between directories the old name goes only when the new one is there: take both calls, or neither."""
     pending = device.pending_names
     numbers = {id(call): number for number, call in pending.items()}
     chosen = set(kept)

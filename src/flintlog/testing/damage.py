@@ -1,14 +1,14 @@
 """The damage lane: whole files emptied, zeroed, swapped, copied, removed, cut; bytes flipped; then every verb is asked.
 
-A directory is made by a store and closed, or its process killed, and spoiled by a seed. Verify, state, dump, opening,
-repair and its undo are asked about it, and must agree:
+A store makes a directory and closes it, or its process is killed; then a seed decides how the directory is spoiled.
+Verify, state, dump, opening, repair and its undo must agree about it:
 
 - *clean*: it opens, can be read, and there is nothing to repair;
 - *repairable*: it opens, or `repair` makes it open, and the plan loses nothing;
 - *corrupt* or *unsupported*: it does not open, and the plan names a loss or refuses. After as many repairs as it takes
   it opens and is clean, or the next one is refused.
 
-Opening that refuses changes no byte. No entry is invented. Undo is exact. Nothing raises an error that is not ours.
+Opening that refuses changes no byte. No entry is invented. Undo is exact. Every error is a `FlintlogError`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DamageReport:
 
 
 def explore_damage(subject: Subject, *, seeds: Iterable[int], most: int = 5) -> DamageReport:
-    """Spoil one directory for each seed, and let the verbs say what they make of it."""
+    """Spoil one directory for each seed, and ask the verbs about it."""
     report = DamageReport()
     for seed in seeds:
         made = Spoiled(subject, seed)
@@ -190,7 +190,7 @@ class Spoiled:
             if _content(kernel) != before:
                 yield f"opening refuses and changes {_differing(before, _content(kernel))}"
             return False
-        found = _outcome(lambda: self._items(Disk(kernel)))  # some damage is met when it is read
+        found = _outcome(lambda: self._items(Disk(kernel)))  # some damage shows only when it is read
         yield from self._fault(found)
         if isinstance(found, str):
             return False
@@ -212,7 +212,7 @@ class Spoiled:
                 yield f"repair plans what it cannot do: {done}"
                 break
             repairs += 1
-            plan = done.further  # what a person decides to lose
+            plan = done.further  # a person may decide to lose this
         if not repairs:
             return
         report.repaired += 1
@@ -241,7 +241,7 @@ class Spoiled:
             store.close()
 
     def _invented(self, items: list[str], who: str) -> Iterator[str]:
-        """Where bytes changed inside a file, a format without checksums shows what they say now."""
+        """Say which things were never put in, unless bytes inside a file changed: a format need not notice that."""
         strange = set(items) - self._notes.adding
         if self.whole_files and strange:
             yield f"{who} invents {len(strange)} things, one is {min(strange)!r}"
@@ -252,7 +252,7 @@ _REFUSED = "refused: "
 
 
 def _outcome(act: Callable[[], Any]) -> Any:
-    """What it gives; a string that says how it failed where it does."""
+    """The result of a call, or a string that says how it failed."""
     try:
         return act()
     except FlintlogError as error:
@@ -278,7 +278,7 @@ def _files(state: State, inode: int, path: str) -> Iterator[tuple[str, int]]:
 
 
 def _content(kernel: MemoryKernel) -> Content:
-    """Every file that is no copy of what was."""
+    """The content of every file outside `kept/`."""
     state = kernel.visible()
     return {path: state.files[inode] for path, inode in _files(state, ROOT, "")}
 
@@ -296,7 +296,7 @@ def _differing(before: Content, after: Content) -> str:
 
 
 def spoil_again(subjects: Iterable[Subject], line: str) -> list[str]:
-    """What is wrong with the directory of one line of a failure now."""
+    """Spoil the directory of one line of a failure again; what is wrong with it now."""
     name, _, rest = line.partition(":")
     seed = rest.rpartition("seed=")[2].partition(":")[0]
     for subject in subjects:

@@ -1,7 +1,7 @@
 """What a device holds: `State` is a whole file system at rest, `Device` the one that calls arrive at.
 
-A device keeps what is durable apart from what is pending. A sync moves the pending calls of one file, or of
-one directory, over to the durable side; a crash leaves any selection of the others.
+A device separates durable calls from pending ones. A sync makes the pending calls of one file, or of one directory,
+durable; a crash keeps any selection of the other pending calls.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ ROOT = 1
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Every inode with its bytes or its names. Shared freely: it never changes."""
+    """Every inode with its bytes or its names. It never changes, so it can be shared."""
 
     files: Mapping[int, bytes] = field(default_factory=dict)
     names: Mapping[int, Mapping[str, int]] = field(default_factory=lambda: {ROOT: {}})
 
     def digest(self) -> int:
-        """A hash of names and contents as a reader sees them; inode numbers and lost files do not count."""
+        """A hash of names and contents as a reader sees them, without inode numbers and files without a name."""
         return hash(self._digest(ROOT))
 
     def _digest(self, directory: int) -> frozenset[tuple[str, object]]:
         files, names = self.files, self.names
-        # bytes remember their hash, so a file shared by many images is hashed once
+        # `bytes` cache their hash, so a file shared by many images is hashed once
         return frozenset(
             [
                 (name, self._digest(inode) if inode in names else files[inode])
@@ -73,7 +73,7 @@ class Device:
         self._awaited: list[Leave] = []
 
     def take(self, number: int, call: Call) -> None:
-        """The call with this number reaches the device."""
+        """Take in the call with this number."""
         if isinstance(call, Write | Truncate):
             self.pending_data[number] = call
         elif isinstance(call, Sync):
@@ -88,7 +88,7 @@ class Device:
             self.pending_names[number] = call
 
     def take_all(self, calls: Iterable[Call]) -> None:
-        """Take calls in order, numbered from 1."""
+        """Take in calls in order, numbered from 1."""
         for number, call in enumerate(calls, 1):
             self.take(number, call)
 
@@ -98,7 +98,7 @@ class Device:
         return len(self.pending_data) + len(self.pending_names)
 
     def pending(self) -> tuple[Call, ...]:
-        """What a crash may lose, in the order of the calls."""
+        """The calls that a crash may lose, in order."""
         both: dict[int, Call] = {**self.pending_data, **self.pending_names}
         return tuple(both[number] for number in sorted(both))
 
@@ -124,8 +124,8 @@ class Device:
         return files
 
     def _make(self, call: Create) -> None:
-        # The inode is there, empty and without a name, whether or not its name survives. When a pending
-        # name is taken over from an earlier process, bytes synced since are there already.
+        # The inode exists, empty and without a name, whether or not its name survives. When an earlier process left a
+        # pending name, the inode may already have bytes that were synced since.
         if call.is_directory:
             self.names.setdefault(call.inode, {})
         else:
@@ -142,7 +142,7 @@ class Device:
         for number in mine:
             call = self.pending_names.pop(number)
             if isinstance(call, Leave) and self._is_pending(call.arrival):
-                self.pending_names[number] = call  # the old name may go only after the new one is there
+                self.pending_names[number] = call  # the old name goes only after the new one is there
                 self._awaited.append(call)
                 continue
             if isinstance(call, Arrive):

@@ -1,9 +1,10 @@
-"""One crash image put to the test: recovered, judged, crashed in recovery, recovered, extended, crashed.
+"""Tests one crash image: recover, judge, crash in recovery, recover, extend, crash.
 
 | promise | what is asked |
 |---|---|
 | `recovery` | the store opens and closes without an error |
-| `history` | all that was acknowledged is there, without a hole, nothing else (the oracle's `check`) |
+| `history` | all that was acknowledged is there, without a hole, and nothing that was not issued (the oracle's `check`)
+|
 | `idempotence` | a second recovery shows the same |
 | `nested crash` | a crash at any call of the recovery, and recovery after it, shows the same |
 | `continuation` | a change made after recovery survives a power failure, with everything before it |
@@ -25,7 +26,7 @@ from flintlog.testing.oracle import Oracle
 from flintlog.testing.sites import Sites
 
 _RECENT_VALUES = 16
-_ALIKE_MAX = 4  # recoveries that make the same calls and show the same: more of them are not crashed
+_ALIKE_MAX = 4  # so many recoveries with the same calls and the same result are crashed, not more
 
 
 class BrokenPromiseError(Exception):
@@ -39,7 +40,7 @@ class BrokenPromiseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What may be there after the crash and what must be."""
+    """What may, and what must, be there after the crash."""
 
     issued: Sequence[Any]
     acknowledged: Sequence[Any]
@@ -52,8 +53,8 @@ def _silent(_line: str) -> None:
 class Examiner:
     """Examines images of one scenario.
 
-    It remembers what each state recovers to and which states were extended: many crashes lead to one state,
-    and a store that opens the same bytes twice does the same twice.
+    It remembers what each state recovers to and which states it extended: many crashes lead to one state, and a store
+    does the same with the same bytes.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Examiner:
 
     def examine(self, image: Image, key: object, expectation: Expectation) -> None:
         """Raise `BrokenPromiseError` when this image breaks a promise. `key` is its `image_key`."""
-        if key in self._examined:  # only the history has moved on since then
+        if key in self._examined:  # the same state, with a longer history
             self._check(self._examined[key], expectation)
             return
         kernel = self._machine(image.state, image.pending)
@@ -105,9 +106,9 @@ class Examiner:
         self._examined[key] = observed
 
     def _is_new(self, image: Image, made: list[Call], observed: Any) -> bool:
-        """Was a recovery that makes these calls, at whatever offsets, and shows the same crashed less than a few times?
+        """Have fewer than a few recoveries with these calls (at any offsets) and this result been crashed?
 
-        A write that is torn at each of a thousand bytes is cut a thousand times by the same calls.
+        For a write torn at each of a thousand bytes, recovery makes the same calls a thousand times.
         """
         steps = tuple((type(call), getattr(call, "path", ""), getattr(call, "site", "")) for call in made)
         alike = (bool(image.pending), steps, repr(observed))
@@ -147,8 +148,8 @@ class Examiner:
             if device.pending_calls == before and not (image.pending and number == len(log)):
                 continue  # a sync with nothing to do: the crash before it was the same
             where = f"crash in recovery after its call {number - began} ({log[number - 1]})"
-            # Recovery that has returned must stand. Before that, a machine that lived through the first
-            # crash may still lose what recovery had not made durable, though never what was acknowledged.
+            # What a finished recovery shows must stay. Before it returns, a machine that lived through the first crash
+            # may lose what recovery had not made durable, but nothing acknowledged.
             lenient = bool(image.pending) and number < len(log)
             for fate, state in (("lost", device.durable()), ("kept", device.visible())):
                 again = self._shown_by(state)
@@ -205,7 +206,7 @@ class Examiner:
         return self._one_of_equals(observed)
 
     def _one_of_equals(self, observed: Any) -> Any:
-        # Thousands of images recover to the same few values; remembering one copy of each keeps memory small.
+        # Thousands of images recover to a few values; keeping one copy of each saves memory.
         for known in self._recent:
             if known == observed:
                 return known

@@ -1,7 +1,7 @@
-"""Runs a scenario through all its crash images, and proves that no sync of a store is idle.
+"""Runs a scenario through all its crash images, and proves that a store needs each of its syncs.
 
-`explore` recovers and judges every distinct image. `prove_syncs` takes the syncs away, one line of source at
-a time, and looks for an image that shows the loss: a sync that no scenario misses is either not needed or not tested.
+`explore` recovers and judges every distinct image. `prove_syncs` takes the syncs away, one line of source at a time,
+and looks for an image that shows the loss. A sync whose loss shows nowhere is either not needed or not tested.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise broken by one image; `line` makes the image again."""
+    """A promise that one image breaks; `line` makes the image again."""
 
     line: str
     promise: str
@@ -34,7 +34,7 @@ class Violation:
     elided: str | None = None
 
     def command(self, target: str) -> str:
-        """The command that shows it."""
+        """The command that reproduces it."""
         elided = f' --elide "{self.elided}"' if self.elided else ""
         return f'python -m flintlog.testing reproduce {target} "{self.line}"{elided}'
 
@@ -44,7 +44,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Report:
-    """Totals of an exploration. `images` are distinct in content and in what was acknowledged by then."""
+    """Totals of an exploration. `images` counts those that differ in content or in what was acknowledged by then."""
 
     scenario: str
     boundaries: int = 0
@@ -123,7 +123,7 @@ def explore(
 def distinct_images(
     recording: Recording[Any], *, torn_bytes: int = PAGE_BYTES, part: tuple[int, int] = (0, 1)
 ) -> Iterator[tuple[Image, object, Expectation]]:
-    """Each image that differs in content or in what was acknowledged, with a key of its content."""
+    """Each image that differs in content or in what was acknowledged, with its key."""
     seen: set[tuple[object, int]] = set()
     ordinals: dict[object, int] = {}
     history = recording.history
@@ -153,7 +153,7 @@ def image_key(image: Image) -> object:
 
 
 def explore_suite(suite: Suite, *, processes: int = 1) -> list[Report]:
-    """Explore every scenario of a suite, on several processes, which then find the suite by its target."""
+    """Explore every scenario of a suite, on several processes, which find the suite by its target."""
     parts = [(scenario.name, (part, processes)) for scenario in suite.scenarios for part in range(processes)]
     with _workers(processes) as spread:
         reports = spread(_explore_part, [(suite.target, name, part) for name, part in parts])
@@ -161,7 +161,7 @@ def explore_suite(suite: Suite, *, processes: int = 1) -> list[Report]:
 
 
 def merged(reports: Sequence[Report]) -> Report:
-    """The parts of one scenario, or several scenarios, as one."""
+    """The report over several parts or scenarios."""
     names = list(dict.fromkeys(report.scenario for report in reports))
     return Report(
         names[0] if len(names) == 1 else f"{len(names)} scenarios",
@@ -197,7 +197,7 @@ def prove_syncs(suite: Suite, *, frames: int | None = 1, processes: int = 1) -> 
 
 
 def prove_sync(suite: Suite, site: str, scenarios: Iterable[str]) -> Proof:
-    """Take one site away: first a coarse look at each scenario, then, when none shows it, every byte."""
+    """Take one site away: first a coarse look at each scenario; if none shows the loss, tear at every byte."""
     names = list(scenarios)
     for torn_bytes in (0, PAGE_BYTES):
         for name in names:
@@ -231,7 +231,7 @@ def _workers(processes: int) -> Iterator[Callable[[Callable[[Any], Any], list[An
     if processes == 1:
         yield lambda work, tasks: [work(task) for task in tasks]
         return
-    # Not forked: a process that already runs threads (Arrow has some) must not be.
+    # Not by a fork: a process with threads (Arrow has some) must not fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         yield lambda work, tasks: list(pool.map(work, tasks))

@@ -7,9 +7,8 @@
 | `short` | half of a write arrives and its size is returned | nothing is noticed |
 | `EINTR` | raises InterruptedError once | nothing is noticed |
 
-Then the device is healed and the directory opened again, three times: by a new process on the living system,
-after a power failure that lost everything pending, and after one that lost nothing. Nothing acknowledged may
-be missing.
+Then every call works again, and the kit opens the directory three times: in a new process on the living system, after a
+power failure that lost everything pending, and after one that lost nothing. Nothing acknowledged may be missing.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class FaultReport:
 
 
 def _counted(call: str, name: str | None = None) -> Any:
-    """A call that goes to the kernel behind, unless it is the one that fails; `name` is what it is counted as."""
+    """Make a method that calls the kernel behind, unless this call is the one to fail; `name` is how it is counted."""
     return lambda self, *arguments: self._do(name or call, getattr(self._kernel, call), *arguments)
 
 
@@ -91,13 +90,13 @@ class FaultyKernel(KernelInFront):
         """The name of each call; an `open` that makes its file is `create`, a one-byte write `pwrite1`."""
 
     def heal(self) -> None:
-        """From now on every call works."""
+        """Let every call work from now on."""
         self._fault = None
         self._full = False
 
     @property
     def failed(self) -> str | None:
-        """The call that was made to fail, or None when it was not reached."""
+        """The call that failed; None when it was not reached."""
         if self._fault is None or len(self.calls) < self._fault.call:
             return None
         return self.calls[self._fault.call - 1]
@@ -166,7 +165,7 @@ def faults_of(calls: list[str]) -> Iterator[Fault]:
 def inject_everywhere(
     scenario: Scenario[Any], oracle: Oracle[Any, Any], *, part: tuple[int, int] = (0, 1)
 ) -> FaultReport:
-    """Run the scenario once for each fault of each of its calls, and judge what is left.
+    """Run the scenario once for each fault of each of its calls, and judge each run.
 
     Pass `part=(i, n)` to make only every n-th of these runs.
     """
@@ -222,18 +221,18 @@ class _Run:
         self.kernel = FaultyKernel(self.memory, fault)
 
     def go(self) -> Exception | None:
-        # What `prepare` opened is closed, and no store of this run.
+        # Stores that `prepare` opened are closed, and not of this run.
         self.history.opened()
         try:
             self.scenario.run(Disk(self.kernel), self.history)
         except Exception as error:
             if self.kernel.failed is None:
-                raise  # not ours: the scenario itself is wrong
+                raise  # not a FlintlogError: the scenario itself is wrong
             return error
         return None
 
     def probe(self, failed: str) -> None:
-        """Every operation refuses, and none of them changes anything."""
+        """Check that every operation refuses and changes nothing."""
         before = len(self.memory.log)
         for operation in self.history.probes:
             try:

@@ -1,7 +1,7 @@
 """A kernel in memory that records every call which changes bytes or names, and every sync.
 
-It shows what a running process sees. What a crash would leave is worked out afterwards, from the record, by
-`flintlog.testing.device`. Paths are absolute; `/` is there from the start.
+It shows what a running process sees. `flintlog.testing.device` works out from the record what a crash would leave.
+Paths are absolute; `/` is there from the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flintlog.testing.calls import (
 from flintlog.testing.device import ROOT, Device, State
 from flintlog.testing.sites import Sites, is_at
 
-# The flags as `Disk` passes them: the kit knows no others.
+# The flags that `Disk` passes; the kit knows no others.
 _WRITE = FLAGS["write"]
 _CREATE = FLAGS["create"] & ~FLAGS["write"]
 
@@ -46,8 +46,8 @@ class _Handle:
 class MemoryKernel:
     """The system calls of one machine that has no disk.
 
-    `state` is what its device holds at the start, `pending` what an earlier process wrote and never synced:
-    both are seen, only the first is durable. Syncs at the site `elide` are recorded and do nothing.
+    `state` is what its device holds at the start, `pending` what an earlier process wrote and did not sync: a process
+    sees both, but only the first is durable. Syncs at the site `elide` are recorded and do nothing.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class MemoryKernel:
         return State(files, {inode: dict(names) for inode, names in self._names.items()})
 
     def kill_processes(self) -> None:
-        """Every process is gone, with its handles and locks; the machine lives and forgets nothing."""
+        """End every process, with its handles and locks; the machine lives and forgets nothing."""
         self._handles.clear()
         self._locks.clear()
 
@@ -103,7 +103,7 @@ class MemoryKernel:
                 inode = self._create(path, directory, name, is_directory=False)
             elif inode in self._names and writable:
                 raise _error(errno.EISDIR, path)
-            # The lowest free number, as the system gives them: one that is used after it was closed hits another file.
+            # The lowest free number, as in a real system: code that uses a closed handle then hits another file.
             handle = next(number for number in count(3) if number not in self._handles)
             self._handles[handle] = _Handle(inode, path, writable)
         return handle
@@ -147,7 +147,7 @@ class MemoryKernel:
         self.log.append(made(held.path, held.inode, site, elided))
 
     def map(self, handle: int, size: int) -> memoryview:
-        # A copy: a page that changes under its reader is no promise of a mapping.
+        # A copy: a mapping need not show later changes.
         return memoryview(self.pread(handle, size, 0))
 
     def map_range(self, handle: int, start: int, end: int) -> memoryview:
@@ -190,7 +190,7 @@ class MemoryKernel:
                 raise _error(errno.ENOENT, source)
             replaced = self._names[new_directory].get(new_name)
             if replaced == inode:
-                return  # two names of one file, as a crash may leave them: the system keeps both
+                return  # two names of one file, as a crash may leave them: a rename then does nothing
             self._check_replaceable(inode, replaced, target)
             if directory == new_directory:
                 self._rebind(Rename(source, target, directory, name, new_name, inode))
@@ -226,7 +226,7 @@ class MemoryKernel:
             self._rebind(Unlink(path, directory, name))
 
     def pause(self, seconds: float) -> None:
-        """No other process is on this machine, so there is nothing to wait for."""
+        """Return at once: this machine has no other process."""
 
     def sync_directory(self, path: str) -> None:
         directory = self._find_directory(path)
@@ -253,7 +253,7 @@ class MemoryKernel:
 
     def _changeable(self, inode: int) -> bytearray:
         content = self._files[inode]
-        if isinstance(content, bytes):  # shared with the state it came from until the first change
+        if isinstance(content, bytes):  # shared with its state until the first change
             content = self._files[inode] = bytearray(content)
         return content
 
@@ -282,7 +282,7 @@ class MemoryKernel:
             raise _error(errno.ENOTEMPTY, target)
 
     def _place(self, path: str) -> tuple[int, str]:
-        """The directory a path ends in, and the name there; no name for the root itself."""
+        """The directory of a path, and the name in it; no name for the root itself."""
         parts = _parts(path)
         if not parts:
             return ROOT, ""

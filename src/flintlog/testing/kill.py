@@ -1,8 +1,8 @@
 """The second lane: a real process on a real directory, killed at a random moment, again and again.
 
-The crash images show what a power failure may leave; this shows that nothing false was assumed about the
-system. The child works under load and tells over its standard output what it issues and what is acknowledged.
-The parent kills it, recovers the directory and checks; the next child goes on from there.
+The crash images show what a power failure may leave; this shows that the kit assumes nothing false about the system.
+The child works under load and reports on its standard output what it issues and what is acknowledged. The parent kills
+it, recovers the directory and checks it; the next child goes on from there.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Reporter:
         self._mutex = threading.Lock()
 
     def issue(self, item: str) -> None:
-        """Tell the parent right before the operation is called."""
+        """Report to the parent, right before you call the operation."""
         self._tell(_ISSUED, item)
 
     def acknowledge(self, item: str) -> None:
-        """Tell the parent right after it returned."""
+        """Report to the parent, right after it returned."""
         self._tell(_ACKNOWLEDGED, item)
 
     def _tell(self, kind: bytes, item: str) -> None:
@@ -93,7 +93,7 @@ def kill_rounds(
 def nothing_lost_nothing_invented(
     observed: Sequence[str], issued: Sequence[str], acknowledged: Sequence[str]
 ) -> str | None:
-    """A `check` for stores that only grow: all acknowledged, nothing but what was issued, nothing twice."""
+    """A `check` for stores that only grow: all that was acknowledged, nothing that was not issued, nothing twice."""
     there = set(observed)
     if missing := [item for item in acknowledged if item not in there]:
         return f"{len(missing)} acknowledged items are gone, the first is {missing[0]!r}"
@@ -128,7 +128,7 @@ def _one_life(
 def _read(pipe: IO[bytes], started: threading.Event, issued: list[str], acknowledged: list[str]) -> None:
     for line in pipe:
         if not line.endswith(b"\n"):
-            break  # killed in the middle of a word
+            break  # killed in the middle of a line
         item = line[1:-1].decode()
         if line.startswith(_ISSUED):
             issued.append(item)

@@ -1,12 +1,12 @@
 """The life lane: a store as it lives, with threads, signals, forks, closing and kills, again and again.
 
 A life is a process of its own. Threads make random calls; the main thread makes them too, and is interrupted by a
-signal handler that raises; it forks, and the children find that every call is refused; it closes the store in the midst
-of the work, or is killed. Meanwhile the parent looks at the directory from outside. Then it opens it and judges what is
-there. The next life goes on from there. Python switches threads far more often than usual.
+signal handler that raises; it forks, and the children check that every call is refused; it closes the store in the
+middle of the work, or is killed. Meanwhile the parent looks at the directory from outside. Then the parent opens the
+directory and judges it. The next life goes on from there. Python switches threads far more often than usual.
 
-A life is told by its seed. Threads are Python's own here, so the same seed may take several tries to show the same;
-`races.py` has those that one seed shows each time.
+A seed names a life. Threads are Python's own here, so the same seed may take several tries to show the same failure; in
+`races.py` a seed shows it each time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from flintlog.testing.races import Subject, judge
 
 _THREADS = 3
 _LIVES_OF_A_DIRECTORY = 4
-_SECONDS = 1.5  # of a life, at most
+_SECONDS = 1.5  # of a life at most
 _LIFE_SECONDS_MAX = 120.0
 _KINDS = {"+": "adding", "=": "added", "-": "removing", "_": "removed"}
 _FAULT = "!"
@@ -76,9 +76,7 @@ def live(
     `target` is where the child finds the subjects: `package.module:NAME`. `look` looks at the directory from outside.
     """
     report = LifeReport()
-    memory = (
-        "/dev/shm" if Path("/dev/shm").is_dir() else None
-    )  # lives are about threads and processes, not disks
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # lives test threads and processes, not disks
     with tempfile.TemporaryDirectory(prefix="flintlog-life-", dir=memory) as folder:
         notes = Notes()
         for at, seed in enumerate(seeds):
@@ -161,7 +159,7 @@ def _read(
 ) -> None:
     for line in pipe:
         if not line.endswith(b"\n"):
-            break  # killed in the middle of a word
+            break  # killed in the middle of a line
         kind, *names = line.decode().split()
         if kind in _KINDS:
             getattr(notes, _KINDS[kind]).update(names)
@@ -179,11 +177,11 @@ def _read(
 
 
 class _Interrupted(Exception):  # noqa: N818
-    """What the signal handler raises."""
+    """Raised by the signal handler."""
 
 
 class _ToldNotes(Notes):
-    """Notes that are told to the parent as they are made."""
+    """Notes that are reported to the parent as they are made."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +190,7 @@ class _ToldNotes(Notes):
     def tell(self, *words: str) -> None:
         line = memoryview(" ".join(words).encode() + b"\n")
         with DEFERRED, self._mutex:
-            while line:  # a pipe that is full takes a part
+            while line:  # a full pipe takes only a part
                 line = line[os.write(self._out, line) :]
 
     def _note(self, which: set[str], names: Sequence[str]) -> None:
@@ -225,7 +223,7 @@ class _Life:
             self._call_interrupted()
             if len(self.children) < forks and self.chance.random() < 0.1:
                 self._fork()
-        signal.setitimer(signal.ITIMER_REAL, 0)  # a process that ends has no handler any more
+        signal.setitimer(signal.ITIMER_REAL, 0)  # a process that ends has no handler
         self.store.close()
         for worker in workers:
             worker.join()
@@ -297,7 +295,7 @@ class _Life:
             time.sleep(0.3)  # it outlives the parent's close
 
     def _open_beside_children(self) -> None:
-        """The lock is the parent's alone: it is free although forked children live."""
+        """Open the directory while forked children live: the lock is the parent's alone, so it is free."""
         self.subject.open(Disk(), self.path).close()
 
     def _end(self, child: int) -> None:
@@ -307,7 +305,7 @@ class _Life:
 
 
 def subjects_at(target: str) -> tuple[Subject, ...]:
-    """The subjects that stand at `package.module:NAME`."""
+    """The subjects at `package.module:NAME`."""
     module, _, name = target.partition(":")
     found: tuple[Subject, ...] = getattr(importlib.import_module(module), name or "SUBJECTS")
     return found
@@ -322,4 +320,4 @@ def main(target: str, name: str, path: str, seed: str) -> None:
         life.run()
     except BaseException:
         life._tell_fault()
-        os._exit(1)  # threads that still work would keep the process
+        os._exit(1)  # running threads would keep the process alive

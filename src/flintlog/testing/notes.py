@@ -1,4 +1,4 @@
-"""What was asked of a store and what it acknowledged, by things that are put in and taken out."""
+"""Notes of what was asked of a store and what it acknowledged, as things that are put in and taken out."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ class Notes:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self.adding: set[str] = set()  # asked for, whether it came to an end or not
+        self.adding: set[str] = set()  # asked for, finished or not
         self.added: set[str] = set()
         self.removing: set[str] = set()
         self.removed: set[str] = set()
 
     @contextmanager
     def add(self, *names: str) -> Iterator[None]:
-        """Around a call that puts these in. They count as acknowledged when it returns."""
+        """Put it around a call that puts these in. They count as acknowledged when it returns."""
         self._note(self.adding, names)
         yield
         self._note(self.added, names)
 
     @contextmanager
     def remove(self, *names: str, for_good: bool = True) -> Iterator[None]:
-        """Around a call that takes these out; not `for_good` where the store may bring them back."""
+        """Put it around a call that takes these out; not `for_good` when the store may bring them back."""
         self._note(self.removing, names)
         yield
         if for_good:
@@ -38,11 +38,11 @@ class Notes:
 
     @property
     def acknowledged(self) -> int:
-        """How many things were put in or taken out for good."""
+        """How many additions and removals for good were acknowledged."""
         return len(self.added) + len(self.removed)
 
     def judge(self, there: Sequence[str]) -> str | None:
-        """None when this is what a store must hold now, or a sentence: lost, back again, invented, twice."""
+        """None when a store may hold exactly this now, else a sentence: lost, back again, invented, twice."""
         found = set(there)
         if lost := self.added - self.removing - found:
             return f"{len(lost)} acknowledged things are gone, one is {min(lost)!r}"

@@ -1,8 +1,8 @@
 """What a store tells the kit about itself: scenarios that drive it, an oracle that judges what it recovers.
 
-A scenario issues operations and notes when each was acknowledged. At any moment of the record the kit then
-knows what must be there after a crash (acknowledged) and what may be (issued). What a store shows after
-recovery is a value of the oracle's own choice; the kit only compares two of them with `==`.
+A scenario issues operations and notes when each was acknowledged. So the kit knows at any moment of the record what
+must be there after a crash (acknowledged) and what may be (issued). The oracle chooses the value that stands for the
+content of a store; the kit only compares two of them with `==`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Oracle(Protocol[ItemIn, Observed]):
     def extend(self, disk: Disk, observed: Observed) -> Observed:
         """Open the store, make one acknowledged change, close it; return what every recovery must show now.
 
-        Work the answer out from `observed` and the change, do not read it from the store.
+        Work the value out from `observed` and the change; do not read it from the store.
         """
         ...
 
@@ -66,15 +66,15 @@ class History(Generic[Item]):
         self._acknowledged[1].append(item)
 
     def opened(self, *probes: Callable[[], object]) -> None:
-        """Note that a store is open, with operations that must all refuse once a write of it has failed."""
+        """Note that a store is open, with operations that must all refuse after one of its writes failed."""
         self.probes = probes
 
     def issued(self, calls: int | None = None) -> list[Item]:
-        """What had been issued after this many calls; all of it for None."""
+        """What was issued after this many calls; for None all of it."""
         return _until(self._issued, calls)
 
     def acknowledged(self, calls: int | None = None) -> list[Item]:
-        """What had been acknowledged after this many calls; all of it for None."""
+        """What was acknowledged after this many calls; for None all of it."""
         return _until(self._acknowledged, calls)
 
 
@@ -87,9 +87,9 @@ def _until(noted: tuple[list[int], list[Item]], calls: int | None) -> list[Item]
 class Scenario(Generic[Item]):
     """A short life of a store, the same calls each time it is run.
 
-    `prepare` runs first, unrecorded, and what it leaves is durable. `tolerated` names the calls whose
-    failure the store may survive without raising. `packages` are those whose lines name the site of a sync.
-    `atomic_bytes` says in what aligned pieces a write arrives whole: 1 unless the format rests on more.
+    `prepare` runs first, unrecorded, and all that it writes is durable. `tolerated` names the calls whose failure a
+    store may survive without raising. Lines of `packages` name the site of a sync. `atomic_bytes` is the size of the
+    aligned pieces that a write never tears: 1 unless the format relies on more.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Scenario(Generic[Item]):
 
 @dataclass(frozen=True)
 class Suite:
-    """The scenarios of one store with its oracle. `target` is where it is found: `package.module:NAME`."""
+    """The scenarios of one store with its oracle. `target` is its place: `package.module:NAME`."""
 
     target: str
     oracle: Oracle[Any, Any]
@@ -126,7 +126,7 @@ class Suite:
 
     @staticmethod
     def load(target: str) -> Suite:
-        """The suite that stands at `package.module:NAME`."""
+        """The suite at `package.module:NAME`."""
         module, _, name = target.partition(":")
         found = getattr(importlib.import_module(module), name or "SUITE", None)
         if not isinstance(found, Suite):

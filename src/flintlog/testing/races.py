@@ -1,7 +1,7 @@
 """Every pair and triple of a store's calls at the same time, under the scheduler, one seed after the other.
 
-A `Subject` is a store with its calls. A race opens it on a machine in memory, makes some calls in threads of their own,
-then opens it again and judges what is there. A race that fails is one line: `queues:add+close:seed=17`.
+A `Subject` is a store with its calls. A race opens it on a machine in memory, makes some calls, each in its own thread,
+then opens it again and judges its content. One line names a race that fails: `queues:add+close:seed=17`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Operation = Callable[[Any, Notes, random.Random], None]
 
 @dataclass(frozen=True)
 class Subject:
-    """A store as the lanes see it.
+    """A store as races and lives use it.
 
     Each of `operations` makes a call or a few and notes what it puts in and takes out; any thread may use it at any
-    time. `open` makes a store in a directory that may be there, `items` tells what is in one that was just opened. The
-    store has a `close`. `second_look` looks at a directory that was judged and closed, in a way of its own, and tells
-    what is wrong.
+    time. `open` makes a store in a directory that may exist, `items` returns the content of a store that was just
+    opened. The store has a `close`. `second_look` checks, in its own way, a directory that was judged and closed, and
+    says what is wrong.
     """
 
     name: str
@@ -58,7 +58,7 @@ class RaceReport:
 def explore_races(
     subject: Subject, *, threads: Sequence[int] = (2, 3), seeds: Iterable[int] = range(3), most: int = 5
 ) -> RaceReport:
-    """Race every pair and every triple of the subject's operations, and each of them with `close`."""
+    """Race every pair and every triple of the subject's operations, and each with `close`."""
     report = RaceReport()
     seeds = list(seeds)
     for count in threads:
@@ -94,7 +94,7 @@ def race(subject: Subject, names: Sequence[str], seed: int) -> tuple[str | None,
     try:
         with scheduler.running():
             store = subject.open(scheduler.disk(kernel), PATH)
-            for operation in subject.operations.values():  # something to begin with
+            for operation in subject.operations.values():  # so that there is something
                 operation(store, notes, chance)
             for at, name in enumerate(names):
                 call = _call(subject, store, name, notes, random.Random(f"{seed}.{at}"))
@@ -120,7 +120,7 @@ def _call(
 
 
 def judge(subject: Subject, disk: Disk, path: str, notes: Notes) -> str | None:
-    """Open a directory and compare what is there with the notes."""
+    """Open a directory and compare its content with the notes."""
     try:
         store = subject.open(disk, path)
     except FlintlogError as error:

@@ -1,4 +1,4 @@
-"""From the one line that names a failing image or fault back to the failure, told step by step."""
+"""Reproduces the failure of an image or a fault from its line, and explains it step by step."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def reproduce(
     to: str | None = None,
     tell: Callable[[str], None] = print,
 ) -> BrokenPromiseError | None:
-    """Make the image or fault of this line again and examine it, telling what happens.
+    """Make the image or fault of this line again, examine it, and print what happens.
 
-    `to` is a directory that gets the image, to look at with other tools. Returns the broken promise, if any.
+    Writes the image to the directory `to`, for other tools. Returns the broken promise, if any.
     """
     try:
         if ":fault=" in line:
@@ -41,7 +41,7 @@ def reproduce(
 
 
 def write_to(state: State, directory: str) -> None:
-    """Put a file system from memory under a real directory, which must not be there yet."""
+    """Write a file system from memory to a real directory, which must not exist."""
     disk = Disk()
     root = disk.resolve(directory)
     if disk.stat(root) is not None:

@@ -1,11 +1,11 @@
 """Threads under a scheduler: one runs at a time, and a seed decides which.
 
 Every call of a `Kernel` and every lock, event and thread of `flintlog.core.threads` is a point where another
-thread may go on. The scheduler chooses by the seed, so a race that one seed shows is shown by it each time. Time is
+thread may go on. The scheduler chooses by the seed, so a seed that shows a race shows it each time. Time is
 the scheduler's own: it passes when every thread waits, so a timeout costs nothing.
 
-A run ends when all threads have ended. Threads that wait for each other for ever are a `HangError`, which tells where
-each of them stands.
+A run ends when all threads have ended. For threads that wait for each other for ever it raises a `HangError`, which
+says where each of them is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 class HangError(AssertionError):
-    """No thread can go on, or they go on without end."""
+    """No thread can go on, or the run has no end."""
 
 
 class _AbortError(BaseException):
@@ -34,7 +34,7 @@ class _AbortError(BaseException):
 
 
 class _Task:
-    """One thread. It runs when it holds the baton."""
+    """One thread. It runs while it holds the baton."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Scheduler:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        # How often the running thread goes on: some races need long stretches, some a switch at every point.
+        # How likely the running thread goes on: some races need long stretches, others a switch at every point.
         self._stays = self._chance.choice((0.0, 0.5, 0.8, 0.95))
         self._tasks: list[_Task] = []
         self._own = threading.local()
@@ -63,7 +63,7 @@ class Scheduler:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """This thread becomes the first of the run; what is made inside is scheduled. All threads end in here."""
+        """Make this thread the first of the run, and schedule all threads made inside. They end with the block."""
         task = self._enter("main")
         with threads.made_by(self):
             try:
@@ -168,7 +168,7 @@ class Scheduler:
     # Waiting
 
     def _wait(self, ready: Callable[[], bool], what: str, timeout: float | None = None) -> bool:
-        """Let others go on until something is so; False when the time is over."""
+        """Let others go on until `is_so()`; False when the time is over."""
         task = self._task()
         if task is None:
             return ready()
@@ -183,7 +183,7 @@ class Scheduler:
         return True
 
     def wake(self) -> None:
-        """Something changed: those who wait look again."""
+        """Let threads that wait look again."""
         for task in self._tasks:
             task.blocked = False
 
@@ -277,7 +277,7 @@ class _Thread:
 
     def start(self) -> None:
         scheduler = self._scheduler
-        scheduler.switch()  # another thread may see this one before it is started
+        scheduler.switch()  # another thread may see this object before it is started
         task = self._task = _Task(self.name)
         scheduler._tasks.append(task)
         task.thread = threading.Thread(target=self._run, args=(task,), name=self.name, daemon=True)
@@ -306,7 +306,7 @@ class _Thread:
 
     def join(self, timeout: float | None = None) -> None:
         if self._task is None:
-            raise RuntimeError("cannot join thread before it is started")  # as Python says it
+            raise RuntimeError("cannot join thread before it is started")  # Python's own words
         self._scheduler._wait(lambda: not self.is_alive(), f"the end of {self.name}", timeout)
 
 
@@ -323,7 +323,7 @@ class _SwitchingKernel(KernelInFront):
             return found
 
         def call(*arguments: object) -> Any:
-            self._scheduler.switch()  # now, and not before: what the caller passes on may be out of date by then
+            self._scheduler.switch()  # at the call, not before: its arguments may be out of date by then
             return found(*arguments)
 
         return call

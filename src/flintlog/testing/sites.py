@@ -10,7 +10,7 @@ import inspect
 import sys
 from types import FrameType, ModuleType
 
-# The way down from a store to the kernel: the same for every sync, so it tells nothing.
+# Frames between a store and the kernel, the same for every sync.
 _WAY_DOWN = frozenset({"_retried", "_call", "sync", "sync_directory"})
 _SEPARATOR = " < "
 _KIT = ""
@@ -35,7 +35,7 @@ class Sites:
                 labels[key] = self._label(frame)
             label = labels[key]
             if label == _KIT and parts:
-                break  # from here up it is the kit that asks
+                break  # above here are the kit's own frames
             if label:
                 parts.append(label)
             frame = frame.f_back
@@ -69,14 +69,14 @@ def trimmed(chain: str, frames: int | None) -> str:
 
 
 def is_at(chain: str, site: str) -> bool:
-    """Whether a sync with this chain belongs to the site."""
+    """Does a sync with this chain belong to the site?"""
     return chain == site or chain.startswith(site + _SEPARATOR)
 
 
 def sync_lines(*modules: ModuleType) -> list[str]:
     """Every line of these modules that asks the disk for a sync, written as in a chain: `store.py:_roll:88`.
 
-    A line that is in no proven site was never reached by a scenario.
+    No scenario reaches a line that is in no proven site.
     """
     return [
         line for module in modules for line in _sync_lines(ast.parse(inspect.getsource(module)), module, "")

@@ -1,4 +1,4 @@
-"""The stores of the four dialects as subjects of the kit: their public calls, with what each puts in and takes out."""
+"""The stores of the four dialects as subjects: their public calls, with what each puts in and takes out."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _numbers = itertools.count()
 
 
 def _several(chance: random.Random) -> int:
-    """How many things a call for many gets: mostly few, so that calls are many."""
+    """How many things a call for many gets: mostly few, so that there are many calls."""
     return chance.choice((2, 3, 5, 20, 50, 500))
 
 
 def fresh(word: str, count: int = 1) -> list[str]:
-    """Names that no other thread or process gives, all of one length: a seed then fills the same bytes."""
+    """Names that no other thread or process uses, all of one length, so that a seed always fills the same bytes."""
     return [f"{word}-{os.getpid():07}-{next(_numbers):09}" for _ in range(count)]
 
 
 def _if_new(disk: Disk, path: str, edition: Any) -> Any:
-    """The edition to make a directory in; one that is there says its own."""
+    """The edition of a new directory; None for an existing one, which has its own."""
     return None if disk.list(path) else edition
 
 
@@ -48,7 +48,7 @@ def _bytes(names: Iterable[str]) -> list[bytes]:
 
 
 class _refusals:  # noqa: N801
-    """Around a call that may come too late because another thread was faster: that is no fault."""
+    """Put it around a call that may fail because another thread was faster."""
 
     def __enter__(self) -> None:
         return None
@@ -134,7 +134,7 @@ _QUEUES = {
 
 
 class _Replica(ReplicaLog):
-    """A log whose entries put records into the default queue, so that its state tells what is there."""
+    """A log whose entries put records into the default queue, so that its state shows its content."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         super().__init__(path, disk=disk, soft_limit=2_000, hard_limit=4_000, snapshot_threshold=1)
@@ -164,7 +164,7 @@ def _read_deltas(store: _Replica, notes: Notes, chance: random.Random) -> None:
 
 
 def _send_to_itself(store: _Replica, notes: Notes, chance: random.Random) -> None:
-    """A leader's retry: the snapshot and entries that are here come again."""
+    """Play a leader's retry: send the snapshot and entries that are already here."""
     store.snapshot()
     if store.snapshot_lsn >= 0:
         with _refusals():
@@ -243,7 +243,7 @@ def _snapshot_peer(store: RaftStore, notes: Notes, chance: random.Random) -> Non
 
 
 def _install_again(store: RaftStore, notes: Notes, chance: random.Random) -> None:
-    """A leader's retry: the snapshot and entries that are here come again."""
+    """Play a leader's retry: send the snapshot and entries that are already here."""
     index, term = store.snapshot_index, store.snapshot_term
     state = b"".join(store.read_snapshot())
     if index and store.snapshot_index == index:
@@ -374,7 +374,7 @@ def _session_operations(*, strict: bool) -> dict[str, Operation]:
 
 
 class _Keys:
-    """A datastore whose threads have a channel each, and wait for what they put."""
+    """A datastore whose threads have a channel each, and wait until their puts are durable."""
 
     def __init__(self, disk: Disk, path: str, edition: Any) -> None:
         self.store = Datastore(path, disk=disk, edition=_if_new(disk, path, edition))
@@ -438,7 +438,7 @@ def _compact_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
 
 
 def _load_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
-    """A session that another process staged."""
+    """Load a session that another process staged."""
     names = fresh("l", _several(chance))
     puts = [put(1, name.encode(), b"value", (1, 0)).encode() for name in names]
     own = store.store
@@ -479,13 +479,13 @@ SUBJECTS = (
 def look(path: str) -> str | None:
     """Read a directory that a store has open, through every view: what is wrong, or None.
 
-    A reader may be told to try again. It is never told of damage, and never meets another error.
+    "Try again" is a good answer. Damage and other errors are wrong.
     """
     disk = Disk()
     try:
         log = open_log(path, disk=disk)
     except NotALogError:
-        return None  # it is being made
+        return None  # the directory is being made
     for view in (_verified, _state, _dumped):
         try:
             wrong = view(log)

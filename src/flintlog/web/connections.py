@@ -1,8 +1,9 @@
-"""Who is connected, and how long a client may take. Slow clients never keep others out.
+"""Open connections, and how long a client may take. Slow clients never keep others out.
 
-A client is waited for twice: until the head of its request is here, and until it took the answer. Each wait is
-bounded as a whole, so a byte now and then does not prolong it. Where all places are taken, a new client gets the
-place of the one that is waited for the longest; those who are sent an answer go after those who have not asked yet.
+The server waits twice for a client: for the head of its request, and until it has taken the answer. Each wait is
+bounded as a whole, so a byte now and then does not prolong it. When all places are taken, a new client gets the place
+of the one that the server has waited for the longest: first of clients that have not asked yet, then of those that take
+an answer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many are served at once, and how many seconds each may take to ask and to be answered."""
+    """How many clients are served at once, and how many seconds each may take to ask and to take the answer."""
 
     connections: int = 64
     request_seconds: float = 10
@@ -30,7 +31,7 @@ class Bounds:
 
 
 class Phase(IntEnum):
-    """What a connection is waited for; the first in this order is dropped first."""
+    """What the server waits for on a connection; the first in this order is dropped first."""
 
     REQUEST = 0
     ANSWER = 1
@@ -38,7 +39,7 @@ class Phase(IntEnum):
 
 
 class Connections:
-    """The connections that are served."""
+    """The open connections."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
@@ -51,7 +52,7 @@ class Connections:
             return len(self._all)
 
     def enter(self, connection: socket.socket) -> bool:
-        """Is there a place? The slowest client loses its own; False if the server works for all of them."""
+        """Take a place, if need be from the slowest client; False if the server is working for all clients."""
         with self._lock:
             if len(self._all) >= self._maximum and not self._drop_slowest():
                 return False
@@ -59,7 +60,7 @@ class Connections:
             return True
 
     def leave(self, connection: socket.socket) -> None:
-        """Before a connection is closed."""
+        """Give up the place; call it before the connection is closed."""
         with self._lock:
             self._all.pop(connection, None)
 
@@ -73,7 +74,7 @@ class Connections:
         if self._all[slowest][0] is Phase.NOTHING:
             return False
         del self._all[slowest]
-        with contextlib.suppress(OSError):  # it went by itself
+        with contextlib.suppress(OSError):  # the client closed it
             slowest.shutdown(socket.SHUT_RDWR)
         return True
 
@@ -87,7 +88,7 @@ class TimedFile(io.RawIOBase):
         self._deadline = 0.0
 
     def allow(self, seconds: float) -> None:
-        """From now on there is so much time, all in all."""
+        """Set the time left from now on, for all reads and writes together."""
         self._deadline = time.monotonic() + seconds
 
     def readable(self) -> bool:
@@ -101,7 +102,7 @@ class TimedFile(io.RawIOBase):
         return self._connection.recv_into(buffer)
 
     def write(self, data: ReadableBuffer) -> int:
-        """All of it: the time that `sendall` is given is for the whole."""
+        """Write all of it within the time left, because the timeout of `sendall` covers the whole."""
         self._bound()
         self._connection.sendall(data)
         return memoryview(data).nbytes

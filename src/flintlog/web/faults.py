@@ -1,4 +1,4 @@
-"""Errors as the page gets them: a FlintlogError with everything it knows, a fault of ours without its trace."""
+"""Errors as the page gets them: a FlintlogError with all its fields, a bug without its trace."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from flintlog.errors import DiskError, FlintlogError, NotALogError, UsageError
 
 
 class BusyError(FlintlogError):
-    """More is asked for at once than is served."""
+    """More requests at once than the server answers."""
 
     code = "busy"
 
 
 class UnknownError(FlintlogError):
-    """An address that leads nowhere."""
+    """There is nothing at this address."""
 
     code = "not-found"
 
@@ -35,7 +35,7 @@ def error_json(error: FlintlogError) -> dict[str, Any]:
 
 
 def status_of(error: FlintlogError) -> int:
-    """The HTTP status of an error; what the directory is in the way of is 409."""
+    """The HTTP status of an error; 409 when the directory is the reason."""
     match error:
         case UsageError():
             return 400
@@ -50,7 +50,7 @@ def status_of(error: FlintlogError) -> int:
 
 
 class Faults:
-    """Tells faults of our own: one sentence to the client, the trace to the standard error if that is wanted."""
+    """Reports bugs: one sentence to the client, and with `--debug` the trace to the standard error."""
 
     def __init__(self, debug: bool) -> None:
         self._debug = debug

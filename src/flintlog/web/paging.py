@@ -1,8 +1,8 @@
-"""A page of entries or of the state. What one request reads, holds and sends is bounded, whatever the log is.
+"""A page of entries or of the state. What one request reads, holds and sends is bounded for any log.
 
-A page of entries ends with a cursor: file and byte of the last entry that was looked at. The next one goes on there,
-also when the log has grown meanwhile. The state is what replaying gives, so a page costs a replay; some pages more than
-were asked for are kept, and while they are, they fit together though a store writes.
+A page of entries ends with a cursor: file and byte of the last entry that it read. The next page goes on there, also
+when the log has grown meanwhile. A page of the state costs a replay. So the server keeps some more pages than were
+asked for; as long as it has them they are of one moment, although a store writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 500
 PAGE_LETTERS_MAX = 1 << 20
-SEARCH_BYTES_MAX = 256 << 20  # of the log, for one page: behind it the reader is asked to go on
+SEARCH_BYTES_MAX = 256 << 20  # of the log, read for one page: then the user is asked to go on
 _STATE_ROWS_KEPT = 2000
 _STATE_LETTERS_KEPT = 4 << 20
 _STATES_KEPT = 4
@@ -36,7 +36,7 @@ _STATES_KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last place that was looked at."""
+    """The last place that was read."""
 
     file: str
     offset: int
@@ -74,7 +74,7 @@ def entry_page(
     after: Cursor | None,
     decoding: Decoding | None,
 ) -> Page:
-    """The entries of a query behind a cursor; an error stands behind the rows that come before it."""
+    """The entries of a query behind a cursor; an error comes after the rows before it."""
     page = Page([])
     room = _Room(limit, PAGE_LETTERS_MAX)
     if reverse:
@@ -98,7 +98,7 @@ def entry_page(
 
 
 def _behind(splits: list[Split], after: Cursor | None, *, reverse: bool) -> list[Split]:
-    """The pieces that are still to be read, in the order of reading."""
+    """The splits that are still to be read, in the order of reading."""
     if reverse:
         splits = splits[::-1]
     if after is None:
@@ -130,7 +130,7 @@ def _rows(log: Log, split: Split, query: EntryQuery, after: Cursor | None, *, re
 
 
 class _Room:
-    """How much still fits: at least one row, and then as many as there are rows and letters for."""
+    """The room left on a page: at least one row, then as many as the numbers of rows and letters allow."""
 
     def __init__(self, rows: int, letters: int) -> None:
         self._rows = rows
@@ -154,14 +154,14 @@ class _Kept:
 
 
 class StatePages:
-    """Pages of states by row number, with what was read ahead for the next ones."""
+    """Pages of states by row number, with rows read ahead for the next ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, Position | None], _Kept] = OrderedDict()
 
     def page(self, log: Log, as_of: Position | None, start: int, limit: int) -> Page:
-        """The first page is always read anew; what was read ahead serves those behind it."""
+        """Reads the first page always anew; takes later ones from the rows read ahead."""
         key = (log.path, as_of)
         with self._lock:
             kept = self._kept.get(key) if start else None

@@ -1,4 +1,4 @@
-"""What stands behind the question mark of an address: hostile until it is read here."""
+"""The part of an address behind the question mark. It may be hostile; this checks it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parameters:
                 raise UsageError(f"there is no parameter {name[:40]!r} here", advice=f"Known: {words}")
 
     def texts(self, name: str) -> list[str]:
-        """Everything that was given for it, without what is empty: a form sends all its fields."""
+        """All values given for a name, without empty ones: a form sends all its fields."""
         return [value for value in self._values.get(name, []) if value]
 
     def text(self, name: str) -> str | None:
@@ -44,7 +44,7 @@ class Parameters:
         return found
 
     def number(self, name: str, default: int, maximum: int) -> int:
-        """A whole number; one that is too large is the largest that is served."""
+        """A whole number, at most the largest that is served."""
         found = self.text(name)
         if found is None:
             return default

@@ -1,6 +1,6 @@
-"""Rows for a page: those of `--json`, each of a size that a browser can show.
+"""Rows for a page: those of `--json`, cut to a size that a browser can show.
 
-What is too long is cut, and the row says so: its field `cut` names the fields and how long they really are.
+It cuts long values, and the row says so: its field `cut` names the cut fields with their real lengths.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DECODED_LETTERS_MAX = 1 << 14
 
 
 def columns_json(schema: pa.Schema | pa.StructType, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The columns with the kind of their values, so that a page knows bytes from words."""
+    """The columns with the kind of their values, so that the page can tell bytes from words."""
     return [_column(name, schema.field(name).type if name in schema.names else None) for name in names]
 
 
@@ -44,7 +44,7 @@ def _column(name: str, kind: pa.DataType | None) -> dict[str, Any]:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The rows one by one: only those that a page has room for are made."""
+    """The rows one by one; makes no more than a page has room for."""
     for at in range(batch.num_rows):
         yield batch.slice(at, 1).to_pylist()[0]
 
@@ -75,7 +75,7 @@ def _decoded(row: Row, decoding: Decoding) -> Row:
 
 
 def _cut(value: Any, name: str, cut: dict[str, int], is_bytes: bool = False) -> Any:
-    """A value that is short enough; `is_bytes`: two letters of it are one byte."""
+    """A value cut to size; `is_bytes`: two of its letters are one byte."""
     match value:
         case str() if name == "decoded":
             return value

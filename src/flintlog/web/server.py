@@ -1,11 +1,11 @@
 """HTTP: who may ask, what is asked, how much at once. No path from a request is opened.
 
-A page of another site must not read logs through the browser of an operator. So the name in `Host` must be one that
-leads here (a name that others point at this machine does not), and what a browser says comes from another site is
-refused. The port in `Host` is not looked at: through a tunnel it is another one.
+A page of another site must not read logs through the browser of an operator. So the name in `Host` must be one of this
+server (not a name that others point at this machine), and the server refuses a request that the browser says comes from
+another site. It ignores the port in `Host`, which is another one behind a tunnel.
 
-GET and HEAD only read. What starts work or ends it needs POST and the header `X-Flintlog`: a page of another site can
-send neither a link nor a form that has it, and a browser that asks first whether it may is told that it may not.
+GET and HEAD only read. To start or end work takes POST and the header `X-Flintlog`. No link and no form of another site
+can send that header; a browser asks the server before it sends it for a script, and the server says no.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _LINES = "application/x-ndjson"
 
 
 class _RefusedRequestError(FlintlogError):
-    """A request that this server does not answer."""
+    """This server does not answer the request."""
 
     code = "refused-request"
 
 
 class _WrongMethodError(_RefusedRequestError):
-    """A method that this address does not have; `allowed` are those that it has."""
+    """The address does not have this method, but those in `allowed`."""
 
     def __init__(self, what: str, allowed: str) -> None:
         super().__init__(what, advice=f"Use {allowed}")
@@ -124,14 +124,14 @@ class Explorer(ThreadingHTTPServer):
         return ipaddress.ip_address(str(self.server_address[0])).is_loopback
 
     def leads_here(self, host: str) -> bool:
-        """Is this the name of the server, as a browser gives it in `Host`: a name or an address, and a port?"""
+        """Is this `Host` of a request, a name or an address with a port, one of this server?"""
         found = _HOST.fullmatch(host)
         if found is None:
             return False
         name = found["name"].removesuffix(".").lower() if found["name"] else _address(found["six"], version=6)
         if name in self._names:
             return True
-        return self._host in _WILDCARDS and _address(name) != ""  # an address cannot be pointed elsewhere
+        return self._host in _WILDCARDS and _address(name) != ""  # no name service can redirect an address
 
     def close(self) -> None:
         """End all streams and verifications, and give the port back."""
@@ -141,7 +141,7 @@ class Explorer(ThreadingHTTPServer):
         self.server_close()
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # the one of HTTPServer asks the network for a name
+        socketserver.TCPServer.server_bind(self)  # that of HTTPServer asks the network for a name
         self.server_name, self.server_port = self._host, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -155,7 +155,7 @@ class Explorer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke; what is wrong with us was told before."""
+        """Ignore a connection that broke; bugs of ours are reported elsewhere."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self._file = TimedFile(self.connection)
         self.rfile = io.BufferedReader(self._file)
-        self.wfile = cast(io.BufferedIOBase, self._file)  # nothing is held back in front of it
+        self.wfile = cast(io.BufferedIOBase, self._file)  # hold nothing back in a buffer
 
     def handle_one_request(self) -> None:
         self._reach(Phase.REQUEST, self.server.bounds.request_seconds)
@@ -220,16 +220,16 @@ class _Handler(BaseHTTPRequestHandler):
                 raise UnknownError("there is nothing at this address", advice="The page is at /")
 
     def _checked_address(self) -> SplitResult:
-        """Where the request leads, when everything that it says of itself leads here and came from here."""
+        """The address of a request; raises unless it is for this server and from a page of this server."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # a body is not read, so it must not be taken for the next request
+            self.close_connection = True  # an unread body must not be taken for the next request
         try:
             address = urlsplit(self.path)
         except ValueError:
             raise UsageError("this is no address") from None
         hosts = self.headers.get_all("Host", [])
         leads_here = len(hosts) == 1 and self.server.leads_here(hosts[0])
-        if address.scheme or address.netloc:  # the absolute form, as a proxy is asked
+        if address.scheme or address.netloc:  # the absolute form, as for a proxy
             leads_here &= address.scheme == "http" and self.server.leads_here(address.netloc)
         if not leads_here:
             raise _RefusedRequestError(
@@ -240,14 +240,14 @@ class _Handler(BaseHTTPRequestHandler):
         return address
 
     def _comes_from_elsewhere(self, host: str) -> bool:
-        """Does a browser say that another page than ours asks?"""
+        """Does the browser say that a page of another site asks?"""
         own = (f"http://{host.lower()}", f"https://{host.lower()}")
         site = self.headers.get_all("Sec-Fetch-Site", ["none"])
         origins = [origin.lower() for origin in self.headers.get_all("Origin", [])]
         return any(word not in ("none", "same-origin") for word in site) or any(o not in own for o in origins)
 
     def _check_deed(self, view: View, given: Parameters) -> None:
-        """Work is started and ended by POST, with a header that only a page of ours and a script can set."""
+        """Raise unless a request that starts or ends work is a POST with the header, which no foreign form can set."""
         if self.command == "POST" and not view.deeds:
             raise _WrongMethodError("nothing is done at this address", "GET, HEAD")
         if self.command == "POST" and self.headers.get(_OWN_HEADER) is None:
@@ -295,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reach(Phase.NOTHING)
 
     def _another_waits(self) -> bool:
-        """Wait a moment for something new; False at once when the client has gone or the server ends."""
+        """Wait a moment for something new; False at once when the client is gone or the server ends."""
         self.close_connection = True
         watch = select.poll()
         watch.register(self.connection, select.POLLIN | select.POLLHUP | select.POLLERR)
@@ -331,7 +331,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the parser of requests refuses: another method, a line that is too long."""
+        """Answer what the parser of requests refuses: another method, a line that is too long."""
         self.close_connection = True
         self.command = getattr(self, "command", None) or "GET"
         allowed = None
@@ -345,7 +345,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._fail(code, error_json(error), allowed)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged."""
+        """Log nothing."""
 
 
 def _http_status(error: FlintlogError) -> int:
@@ -359,7 +359,7 @@ def _http_status(error: FlintlogError) -> int:
 
 
 def _named(logs: Sequence[Log], faults: Faults) -> dict[str, Shown]:
-    """The directories by their last names; a number stands behind those that others have too."""
+    """The directories by their last names; equal names get a number."""
     found: dict[str, Shown] = {}
     for log in logs:
         base = log.path.rstrip("/").rpartition("/")[2] or "root"
@@ -372,7 +372,7 @@ def _named(logs: Sequence[Log], faults: Faults) -> dict[str, Shown]:
 
 
 def _static_files() -> dict[str, tuple[str, bytes]]:
-    """The files of the page by their addresses. They are few and small, and nothing else can be asked for."""
+    """The files of the page by their addresses: few and small, and the only ones served."""
     found = {}
     for file in importlib.resources.files("flintlog.web").joinpath("static").iterdir():
         kind = _KINDS.get(file.name.rpartition(".")[2])
@@ -416,7 +416,7 @@ def _own_names(host: str, address: str) -> set[str]:
 
 
 def _address(text: str, version: int | None = None) -> str:
-    """An address in the form that all its spellings share; nothing if the text is no address."""
+    """An address in its normal form; "" if the text is no address."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:

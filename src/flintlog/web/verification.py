@@ -1,4 +1,4 @@
-"""Verify beside the server: one for each directory, with its progress, until it ends or is stopped."""
+"""Verifications beside the server: at most one for each directory, with its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flintlog.web.faults import Faults, error_json
 
 
 class _StoppedError(Exception):
-    """Raised in the progress of a verification that is no longer wanted."""
+    """Raised in the progress of a verification that was stopped."""
 
 
 class Verification:
@@ -44,7 +44,7 @@ class Verification:
             threading.Thread(target=self._run, name="verify", daemon=True).start()
 
     def stop(self) -> None:
-        """Ask the one that is running to end; it does so at the next step of its progress."""
+        """Ask a running one to end; it ends at the next step of its progress."""
         self._stop.set()
 
     def json(self) -> dict[str, Any]:

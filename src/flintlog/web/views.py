@@ -1,4 +1,4 @@
-"""What a page asks for, answered by the code of the verbs, with the fields of their `--json`."""
+"""Answers to the page, from the code of the verbs, with the fields of their `--json`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LOOKS = 3
 
 @dataclass(slots=True)
 class Shown:
-    """One directory that is shown, under the name by which the page calls it."""
+    """One directory that is shown, and its name on the page."""
 
     name: str
     log: Log
@@ -56,7 +56,7 @@ class Shown:
         return found
 
     def read(self, file: str, offset: int, length: int) -> tuple[int, bytes]:
-        """The size of a file and some of its bytes. What the inventory does not name is not there."""
+        """The size of a file and some of its bytes. Raises for a file that the inventory does not name."""
         if file not in self._names:
             self.inspect()
         if file in self._names:
@@ -71,7 +71,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A question, and the parameters that it may have. Those in `deeds` start or end work."""
+    """A question with its parameters. Those in `deeds` start or end work."""
 
     answer: Callable[[Shown, Parameters], Answer]
     parameters: frozenset[str] = frozenset()
@@ -125,7 +125,7 @@ def _inspect(what: Shown, given: Parameters) -> Answer:
 
 
 def _map(what: Shown, given: Parameters) -> Answer:
-    """How many bytes of each file make the log now; what else there is, is not needed."""
+    """How many bytes of each file make the log now; other bytes are not needed."""
     for _ in range(_LOOKS):
         try:
             found = what.log.picture()
@@ -190,7 +190,7 @@ def _page(page: Page) -> Answer:
 
 
 def _bytes(what: Shown, given: Parameters) -> Answer:
-    """Some bytes of a file, and what they mean."""
+    """Some bytes of a file, and their fields."""
     name = given.needed("file")
     offset = given.number("offset", 0, 1 << 62)
     length = max(1, given.number("length", _WINDOW, _WINDOW_MAX))
@@ -213,7 +213,7 @@ def _bytes(what: Shown, given: Parameters) -> Answer:
 
 
 def _fields_in(log: Log, where: ByteRange) -> Iterator[ByteField]:
-    """The fields in a range, as many as a page can show."""
+    """The fields in a range, at most as many as a page can show."""
     return islice(log.fields(where=where), _FIELDS_MAX)
 
 
@@ -237,7 +237,7 @@ def _verify(what: Shown, given: Parameters) -> Answer:
 
 
 def _repair(what: Shown, given: Parameters) -> Answer:
-    """The plan of `repair`, and the command that would carry it out; this server never does."""
+    """The plan of `repair`, and the command that carries it out; this server never does."""
     plan = what.log.plan_repair()
     text = io.StringIO()
     TextOutput(text, Screen()).plan(plan, apply=False)
@@ -255,9 +255,9 @@ FOLLOW_PARAMETERS = frozenset({"lines", "payload"})
 
 
 def follow(what: Shown, given: Parameters, waited: Callable[[], bool]) -> Iterator[Answer]:
-    """The last entries, then those that come, as `tail -f` tells them; until `waited` says that no page listens.
+    """The last entries, then new ones, as `tail -f` prints them, until `waited` says that no page listens.
 
-    Of many at once the last ones are told, and how many were left out.
+    Of many at once it gives the last ones, and how many it left out.
     """
     from flintlog.core.entries import COMMON_FIELDS
 
@@ -281,7 +281,7 @@ def follow(what: Shown, given: Parameters, waited: Callable[[], bool]) -> Iterat
 
 
 def directories(all_shown: dict[str, Shown]) -> Answer:
-    """What is shown here."""
+    """The directories that the server shows."""
     return {
         "directories": [
             {

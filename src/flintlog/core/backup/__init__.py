@@ -1,9 +1,9 @@
-"""Copies of a log directory, whole or with what is new, and the way back; the same for every dialect.
+"""Full and incremental copies of a log directory, and how to restore them; the same for every dialect.
 
-A backup is a directory of plain files with a list of them in `flintlog-backup.json`. A later one names what an earlier
-one holds, compared by content, and copies only the rest. A *place* holds numbered backups of one log.
+A backup is a directory of plain files with a list of them in `flintlog-backup.json`. A later backup names the files
+that an earlier one holds, compared by content, and copies only the others. A *place* holds numbered backups of one log.
 
-What a dialect says is a *picture*: which files, and how much of each, make the log as it is now or was at a position.
+A dialect gives a *picture*: which files, and how much of each, make the log as it is now or was at a position.
 Everything else is here: copying a directory that a store writes to, the list, the chain, the checks.
 
 Backups and restored directories are written to `<target>.new`, read back, and get their name last: they are there as a

@@ -1,4 +1,4 @@
-"""Copying: a place that gets its name last, files with their checksums, what earlier backups hold."""
+"""Copying: files with their checksums, and what earlier backups hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flintlog.core.closes import Closes
 from flintlog.disk import Buffer, Disk, File, Progress, no_progress
 
 Identity = tuple[int, int]
-_HANDLES_MAX = 200  # systems exist that allow 256 to a process
+_HANDLES_MAX = 200  # some systems allow a process 256
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Known:
 
 
 def known_files(backups: Iterable[tuple[str, Backup]]) -> Known:
-    """What backups at these places hold themselves."""
+    """The files that the backups at these places hold themselves."""
     known = Known()
     for place, backup in backups:
         for item in backup.files:
@@ -38,7 +38,7 @@ def known_files(backups: Iterable[tuple[str, Backup]]) -> Known:
 
 
 def identities(disk: Disk, path: str) -> dict[str, Identity]:
-    """Every file below a directory, and which one it is. No link is followed."""
+    """Every file below a directory with its identity. Follows no link."""
     found: dict[str, Identity] = {}
     folders = [""]
     while folders:
@@ -57,10 +57,10 @@ def identities(disk: Disk, path: str) -> dict[str, Identity]:
 
 
 class Pinned(Closes):
-    """The files of a directory, held open from before it is looked at until they are copied.
+    """The files of a directory, held open from before the survey until they are copied.
 
-    A file that is open can be removed and still be read, and no other file gets its identity. So the reader finds
-    out whether the names still mean the files that were there before. Of very many the last are not held open.
+    An open file can still be read after it was removed, and no other file gets its identity. So the reader finds out
+    whether the names still mean the same files. Of very many files it holds only the first open.
     """
 
     def __init__(self, disk: Disk, path: str, wanted: Callable[[str], bool]) -> None:
@@ -79,7 +79,7 @@ class Pinned(Closes):
             raise
 
     def check(self, picture: Picture) -> None:
-        """The files of a picture that was taken since are those that are held open."""
+        """Raise unless the names of this picture still mean the files held open."""
         for part in picture.parts:
             if not part.made:
                 stat = self._disk.stat(posixpath.join(picture.path, part.name))
@@ -117,7 +117,7 @@ def fill(
     pinned: Pinned | None = None,
     progress: Progress = no_progress,
 ) -> tuple[Copied, ...]:
-    """Copy the files of a picture that no earlier backup holds; without `building` only say which.
+    """Copy the files of a picture that no earlier backup holds; without `building` only list them.
 
     `pinned` are the files that the picture was made of.
     """
@@ -159,7 +159,7 @@ def _with_parents(folders: Iterable[str]) -> set[str]:
 
 
 def _held(disk: Disk, picture: Picture, part: Part, known: Known, pinned: Pinned | None) -> Copied | None:
-    """The file as an earlier backup has it; not where the bytes there are no longer what was copied."""
+    """The file as an earlier backup holds it; None when none does, or its copy no longer has these bytes."""
     if (part.name, part.length) not in known.sizes:
         return None
     item = _digested(disk, picture, part, pinned)

@@ -1,8 +1,8 @@
-"""Whose backups are these? A place is of one log, and another log must not become an increment of it.
+"""Whose backups are these? A place holds backups of one log; another log must not be added to it.
 
-A name that the dialect gives a log decides. Where there is none, entries at positions that both hold are compared: all
-equal, it is the log; all different, a stranger. Where that leaves it open (nothing in common is left, or history was
-rolled back) the path of the log decides, and `--full` is the word of a person that it is the same.
+A name that the dialect gives a log decides. Where there is none, entries at positions that both hold are compared: if
+all are equal it is the same log, if all differ it is another. Where that leaves it open (nothing in common is left, or
+history was rolled back), the path of the log decides, or `--full`, by which a person says that it is the same log.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flintlog.core.sequence import SequenceFollower
 from flintlog.disk import assembled
 from flintlog.errors import DiskError, FlintlogError, RefusedError
 
-_SAMPLE = 64  # entries from the beginning of what both hold; of its end all at the last position
-_CONTENT = ("term", "operation", "stream", "key", "payload")  # where an entry stands is not what it is
+_SAMPLE = 64  # entries from the beginning of the range that both hold, and as many at its last position
+_CONTENT = ("term", "operation", "stream", "key", "payload")  # without the place of the entry
 
 
 def refuse_stranger(
@@ -40,7 +40,7 @@ def refuse_stranger(
         stranger, ours = picture.identity != newest.identity, True
     else:
         equal, compared = _compared(log, picture, earlier)
-        # Where a position is more than a number, an entry may be told in other words later.
+        # Where a position is more than a number, the same entry may look different later.
         numbered = isinstance(log.follower(), SequenceFollower) and len(picture.last or ()) == 1
         stranger = numbered and compared > 0 and equal == 0
         ours = full or newest.source == log.path or 0 < equal == compared
@@ -56,7 +56,7 @@ def refuse_stranger(
 
 
 def _compared(log: Log, picture: Picture, earlier: Sequence[tuple[str, Backup]]) -> tuple[int, int]:
-    """How many entries are equal of those that were compared at positions that log and newest backup hold."""
+    """How many positions that log and newest backup both hold have equal entries, and how many were compared."""
     at, newest = earlier[-1]
     bounds = (picture.first, newest.first, picture.last, newest.last)
     if any(bound is None for bound in bounds):
@@ -76,7 +76,7 @@ def _compared(log: Log, picture: Picture, earlier: Sequence[tuple[str, Backup]])
 
 
 def _entries(log: Log, low: Position | None, high: Position | None) -> dict[object, set[object]]:
-    """Some entries of a range by their position, without where they stand. Those that carry nothing tell nothing."""
+    """Some entries of a range by position, without offsets and without empty entries, which prove nothing."""
     found: dict[object, set[object]] = {}
     for query in (EntryQuery(low, high), EntryQuery(high, high)):
         for row in islice(_rows(log, query), _SAMPLE):

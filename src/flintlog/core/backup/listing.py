@@ -1,4 +1,4 @@
-"""The list of a backup: what it holds, with checksums. It comes from outside, so nothing in it is trusted."""
+"""The list of a backup: what it holds, with checksums. It may come from anywhere, so `read_list` checks all of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One file of a backup. `held_by` is the name that the earlier backup with its bytes had."""
+    """One file of a backup. `held_by` names the earlier backup that holds its bytes."""
 
     name: str
     size: int
@@ -38,8 +38,8 @@ class Copied:
 class Backup:
     """What a backup holds: the files, and the positions that can be restored from them.
 
-    `inside` is where the files stood below `source`: a root holds them in a directory, and is restored as a root.
-    `identity` names the log, where its dialect gives it a name that stays.
+    `inside` is the directory below `source` that held the files, as a root has one; the restore makes it again.
+    `identity` is the lasting name of the log, where its dialect gives one.
     """
 
     dialect: str
@@ -59,12 +59,12 @@ class Backup:
 
     @property
     def copied_bytes(self) -> int:
-        """How much this backup itself holds."""
+        """Bytes of the files that this backup itself holds."""
         return sum(item.size for item in self.files if item.held_by is None)
 
     @property
     def held_bytes(self) -> int:
-        """How much of it earlier ones hold."""
+        """Bytes of the files that earlier backups hold."""
         return sum(item.size for item in self.files if item.held_by is not None)
 
     def holds(self, position: Position) -> bool:
@@ -88,18 +88,18 @@ class Backup:
 
 
 def refuse_backup(disk: Disk, path: str) -> None:
-    """A backup is no store: opened for writing it would be another, and the chain that builds on it would break."""
+    """Raise for a backup: a store that wrote to it would break the chain that builds on it."""
     if disk.stat(posixpath.join(path, BACKUP_FILE)) is not None:
         raise RefusedError("this is a backup", file=path, advice="Restore it to another place")
 
 
 def timestamp() -> str:
-    """Now, as a list has it."""
+    """The time now, as a list writes it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_list(disk: Disk, directory: str, backup: Backup) -> None:
-    """Put the list beside the files, durable on return; its name is the caller's business."""
+    """Write the list beside the files, synced on return; the caller syncs its name."""
     content = json.dumps({"format": _FORMAT, **backup.json()}, indent=1).encode()
     disk.write_new(posixpath.join(directory, BACKUP_FILE), [content])
 
@@ -141,7 +141,7 @@ def read_list(disk: Disk, path: str) -> Backup:
 
 def _copied(item: dict[str, Any], dialect: str) -> Copied:
     copied = Copied(**item)
-    _text(copied.name).encode("utf-8", "surrogateescape")  # a text that is no name is an error here
+    _text(copied.name).encode("utf-8", "surrogateescape")  # raises for text that is no name
     if "\0" in copied.name or not dialect_of(dialect).is_member(copied.name):
         raise ValueError(f"{copied.name!r} is not the name of a file of {dialect}")
     if copied.held_by is not None and posixpath.basename(_text(copied.held_by)) in ("", ".", ".."):
@@ -152,7 +152,7 @@ def _copied(item: dict[str, Any], dialect: str) -> Copied:
 
 
 def _folder(value: object) -> str:
-    """A name below a directory, or none; lists of earlier releases have none."""
+    """A relative directory, or "" for none; lists of earlier releases have none."""
     name = _text(value)
     if name in (".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"{name!r} is not the name of a directory")

@@ -14,8 +14,8 @@ from flintlog.disk import Buffer, File
 class Part:
     """One file: `head`, then the bytes of the file behind it up to `size`, then `tail`.
 
-    One that is `made` does not come from a file in the directory. That also tells it from one of which no byte counts:
-    which file that is matters, because another one under its name may have some.
+    `made`: no file of the directory is behind it. A part of size 0 that is not made does have a file, and it matters
+    which: another file under that name may have bytes that count.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Part:
 class Picture:
     """A log at one moment. `first` to `last` are the positions that can be restored from it.
 
-    `identity` is a name of the log that stays while it grows and is compacted, where there is one.
+    `identity` is the lasting name of the log, where it has one: it stays while the log grows and is compacted.
     """
 
-    path: str  # what the names of the parts count from
+    path: str  # the names of the parts are relative to it
     edition: str | None
     version: int | None
     first: Position | None

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[0-9]{4,9}")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A backup that was made, or would be; not `new` where the newest one holds the same already."""
+    """A backup that was made, or would be; `new` is False when the newest one already holds the same."""
 
     name: str
     path: str
@@ -37,7 +37,7 @@ class Taken:
 
 
 def backups_in(disk: Disk, place: str) -> list[tuple[str, Backup | FlintlogError]]:
-    """The backups of a place in order; of one that cannot be read, why not."""
+    """The backups of a place in order; in place of an unreadable one its error."""
     found: list[tuple[str, Backup | FlintlogError]] = []
     for name in sorted(filter(_NUMBER.fullmatch, disk.list(place)), key=int):
         try:
@@ -48,7 +48,7 @@ def backups_in(disk: Disk, place: str) -> list[tuple[str, Backup | FlintlogError
 
 
 def check_place(disk: Disk, place: str) -> list[tuple[str, Backup | FlintlogError]]:
-    """The same of a place that must have some."""
+    """The backups of a place that must have some."""
     found = backups_in(disk, place)
     if not found:
         raise RefusedError(
@@ -68,8 +68,8 @@ def take_backup(
 ) -> Taken:
     """Copy a log to the next number of a place: what the backups there do not hold, or with `full` everything.
 
-    The directory may be open in another process, which is neither stopped nor noticed: no lock is taken in it and no
-    byte is changed. What changes while it is copied is copied again.
+    Another process may write to the directory meanwhile: this takes no lock there and changes no byte. What changes
+    during the copy is copied again.
     """
     log = open_log(path, disk=disk)
     refuse_backup(disk, path)
@@ -142,7 +142,7 @@ def _until_it_fits(
         except ChangedError:
             pass
         except DamageError as error:
-            # What a writer is about to finish looks the same as damage. Damage is still there a moment later.
+            # A write that is not finished looks like damage. Damage is still there a moment later.
             found = (error.code, error.file, error.offset, names)
             if found == seen:
                 raise
@@ -203,7 +203,7 @@ def _take(
 
 
 def _holds(disk: Disk, picture: Picture, newest: Backup, known: Known, pinned: Pinned) -> bool:
-    """Does a backup hold just these files? Sizes tell most of the time; where they do not, the content."""
+    """Does a backup hold exactly these files? Compares sizes, and contents when those are equal."""
     if {(item.name, item.size) for item in newest.files} != {
         (part.name, part.length) for part in picture.parts
     }:
@@ -214,7 +214,7 @@ def _holds(disk: Disk, picture: Picture, newest: Backup, known: Known, pinned: P
 
 
 def _inside(home: str, path: str) -> str:
-    """Where the files stand below a root; those that settings put elsewhere are restored in the root."""
+    """Where the files stand below a root; files that settings put outside the root are restored inside it."""
     if home == path:
         return ""
     below = posixpath.relpath(home, path)

@@ -1,4 +1,4 @@
-"""The way back: a backup checked byte by byte, decoded as a whole, and only then written to an empty place."""
+"""The way back: check a backup byte by byte, decode all of it, and only then write it to an empty place."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Checked:
     files: dict[str, str]
 
     def log(self, disk: Disk, path: str) -> Log:
-        """What stands at `path` as a log of the dialect of the backup."""
+        """The files at `path`, as a log of the backup's dialect."""
         return Log(dialect(self.backup.dialect), disk, path)
 
     def view(self, disk: Disk) -> Disk:
-        """The backup as one directory, at its own path, also where other backups hold most of it."""
+        """The backup as one directory at its own path, with the files that other backups hold."""
         return assembled(disk, self.path, self.files)
 
 
@@ -46,7 +46,7 @@ def check_backup(
 ) -> Checked:
     """Read every file of a backup and compare it with the list.
 
-    `chain` are the backups that this one builds on; None: those beside it that its list names.
+    `chain` are the backups that this one builds on; None takes those that its list names, beside it.
     """
     backup = _read_durable(disk, path)
     if chain is None:
@@ -68,14 +68,14 @@ def check_backup(
 
 
 def _read_durable(disk: Disk, path: str) -> Backup:
-    """A list whose name is durable then: the process that made the backup may have died before it was."""
+    """The list of a backup. Syncs its name first: the process that made the backup may have died before that."""
     backup = read_list(disk, path)
     disk.sync_ancestors(path)
     return backup
 
 
 def read_of_kind(disk: Disk, place: str, name: str, edition: str | None) -> Backup:
-    """The list of a backup that stands in a chain of this dialect and edition."""
+    """The list of a backup; refused when it is not of the chain's dialect and edition."""
     held = _read_durable(disk, place)
     if held.dialect != name:
         raise RefusedError(f"this is a backup of a {held.dialect} log, and the chain of {name}", file=place)
@@ -89,7 +89,7 @@ def read_of_kind(disk: Disk, place: str, name: str, edition: str | None) -> Back
 
 
 def _compared(disk: Disk, holders: dict[tuple[str, int, str], str], path: str, item: Copied) -> str:
-    """Where the bytes of a file are, after they were read and found to be those of the list."""
+    """The place of a file's bytes, which are read and compared with the list."""
     if item.content not in holders:
         raise RefusedError(
             f"{item.name} is in the backup {item.held_by}, which does not hold it",
@@ -120,7 +120,7 @@ def verify_backup(disk: Disk, checked: Checked, progress: Progress = no_progress
 
 
 def prove(log: Log, progress: Progress = no_progress) -> Inventory:
-    """Everything in a copy can be decoded, and a store would open it; gives what it holds."""
+    """Raise unless everything in a copy can be decoded and a store would open it; returns what it holds."""
     found = log.verify(progress)
     worst = gravest(found.findings)
     if worst is not None and worst.is_grave:
@@ -158,9 +158,9 @@ def plan_restore(
     chain: Iterable[str] | None = None,
     progress: Progress = no_progress,
 ) -> Plan:
-    """Make an empty place what a log was at the time of a backup, or at a position.
+    """Restore a log to an empty place, as it was at the time of a backup or at a position.
 
-    Before there is a plan, every byte was compared with the list, and everything was decoded.
+    Before it returns the plan, it compares every byte with the list and decodes everything.
     """
     refuse_taken(disk, target)
     checked = check_backup(disk, path, chain=chain, progress=progress)
@@ -183,7 +183,7 @@ def plan_restore(
         with new_place(disk, target) as building:
             files = posixpath.join(building, checked.backup.inside)
             fill(view, picture, files, to=disk, progress=progress)
-            if checked.backup.inside:  # the place itself is synced before it gets its name
+            if checked.backup.inside:  # `new_place` syncs only the place itself
                 disk.sync_directory(files)
             with checked.log(disk, building) as written:
                 # A log may have a position and nothing to list.

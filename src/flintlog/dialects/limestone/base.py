@@ -1,4 +1,4 @@
-"""The compacted files: which of them stand below the logs, and whether they are what the catalog says they are."""
+"""The compacted files: which of them stand below the logs, and whether they match the catalog."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def find_base(found: Survey) -> None:
-    """Which compacted files stand below the logs."""
+    """Find the compacted files that stand below the logs."""
     there = found.listing.compacted
     named = sorted(found.catalog.compacted)
     base = [name for name in named if name in there]
     if lay.COMPACTED_FILE in there and lay.COMPACTED_FILE not in base:
-        base.append(lay.COMPACTED_FILE)  # of the shipped edition: in the designed one it is a log
+        base.append(lay.COMPACTED_FILE)  # shipped edition; in the designed one it is a log
     missing = [name for name in named if name not in there]
     if missing == [lay.COMPACTED_FILE] and found.listing.previous is not None and not base:
         base, missing = [lay.COMPACTED_PREVIOUS], []
@@ -40,8 +40,8 @@ def find_base(found: Survey) -> None:
 
 
 def _outside_the_catalog(found: Survey) -> Iterator[Finding]:
-    """Compacted files that no catalog names, which opening removes. Those of a later epoch than the catalog reaches it
-    may remove only when their compaction did not come to its end, and every log that it took in is there."""
+    """Compacted files that no catalog names; opening removes them. It may remove one of a later epoch than the
+    catalog's only when its compaction did not finish and every log that it took in is still there."""
     logs = {log.name for log in found.listing.logs}
     undone = found.unfinished if found.unfinished and found.unfinished.detached <= logs else Catalog()
     for name in sorted(found.listing.compacted):
@@ -65,7 +65,7 @@ def compacted_epoch(found: Survey, name: str) -> int | None:
 
 
 def judge_base(found: Survey, name: str, walk: Walk) -> None:
-    """A compacted file is synced before it counts: whatever stops the walk is damage, and so is an empty one."""
+    """A compacted file is synced before it counts: anything that stops the walk is damage, and so is an empty file."""
     if not len(walk.snippets) and walk.stop.good:
         message = "the file is empty, and a compacted file begins with a marker"
         found.findings.append(

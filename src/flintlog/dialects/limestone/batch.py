@@ -1,4 +1,4 @@
-"""Columns to the bytes of many puts and removals at once."""
+"""Columns to the bytes of many puts and removals."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def encode_changes(
     return out
 
 
-_PUT = struct.Struct("<BIIQ").pack  # up to the key
+_PUT = struct.Struct("<BIIQ").pack  # its size up to the key
 _REMOVE = struct.Struct("<BIQ").pack
 _VERSION = struct.Struct("<QQ").pack
-_FEW = 64  # rows that arrays would cost more than they save
+_FEW = 64  # for fewer rows arrays cost more than they save
 
 Row = tuple[
     int, bytes, bytes | None, int
@@ -91,7 +91,7 @@ def _encode_each(
     major: Any,
     minor: Any,
 ) -> None:
-    """The same, entry by entry."""
+    """The same bytes, entry by entry."""
     names, contents = keys.tobytes(), values.tobytes()
     columns = (storage, key_start, key_length, value_start, value_length, puts, minor)
     parts = [
@@ -141,7 +141,7 @@ def _encode(
             out[version + place] = (major >> shift) & low
             out[version + 8 + place] = (minor[row] >> shift) & low
         begin = key_start[row]
-        for place in range(key_size):  # keys are short: a slice would cost more
+        for place in range(key_size):  # for short keys a slice costs more
             out[at + head + 8 + place] = keys[begin + place]
         if puts[row]:
             begin = value_start[row]
@@ -150,7 +150,7 @@ def _encode(
 
 @kernel
 def _stamp(data: Any, at: int, size: int, major: Any) -> int:
-    """Give whole puts and removals another first half of their version; the offset behind them."""
+    """Change the first half of the version of whole puts and removals; returns the offset behind them."""
     low = np.uint64(0xFF)
     while size - at >= 9:
         key_size = le32(data, at + 1)
@@ -166,5 +166,5 @@ def _stamp(data: Any, at: int, size: int, major: Any) -> int:
 
 
 def stamp(data: bytearray, epoch: int) -> int:
-    """Let the changes that stand whole in `data` be of another epoch; the offset behind the last of them."""
+    """Change the epoch of the puts and removals that are whole in `data`; returns the offset behind the last one."""
     return int(_stamp.run(len(data), np.frombuffer(data, np.uint8), 0, len(data), np.uint64(epoch)))

@@ -1,6 +1,6 @@
 """Candidates: entries that may be the newest of their keys, as columns that sort like storage and key.
 
-A candidate is where a record stands, its write version, and eight bytes of its key as a number that sorts like them
+A candidate holds the place of a record, its write version, and eight bytes of its key as a number that sorts like them
 (the *window*). Keys stay in the files.
 
 Keys of one storage often begin alike. The bytes that the first many keys of a storage have in common are left out of
@@ -30,9 +30,9 @@ LENGTH_MAX = 2**32 - 1
 WINDOW = 8
 
 REMOVE = 1  # the entry takes its key away
-BASE = 2  # it loses against every entry without this flag
+BASE = 2  # an entry without this flag beats it
 
-_COMMON_MIN = 1024  # keys that must begin alike before their beginning is left out
+_COMMON_MIN = 1024  # fewer keys keep their common beginning
 _SKIP_MAX = 1 << 16
 _CLASSES = 3
 _BEFORE, _WITH, _BEHIND = 0, 1, 2  # the common beginning
@@ -41,25 +41,25 @@ _WINDOW_MAX = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that entries stand in. Its records have addresses from `start` on."""
+    """A file with entries. Its records have addresses from `start` on."""
 
     buffer: memoryview
     start: int
 
 
 class Sources:
-    """The files that entries stand in, each whole in a buffer."""
+    """The files with entries, each whole in a buffer."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
         self.starts = np.array([source.start for source in sources], np.uint64)
 
     def of(self, address: Words) -> NDArray[np.int32]:
-        """Which source each address belongs to."""
+        """The number of the source that each address belongs to."""
         return (np.searchsorted(self.starts, address, "right") - 1).astype(np.int32)
 
     def chunks(self, begin: Words, end: Words) -> Iterator[tuple[Ints, memoryview, int]]:
-        """Buffers that hold the bytes between addresses: the places of those in it, the buffer, its first address."""
+        """For each buffer that holds some of these ranges: which ranges, the buffer, and its first address."""
         owner = self.of(begin)
         for which in np.unique(owner).tolist():
             yield np.flatnonzero(owner == which), self._sources[which].buffer, self._sources[which].start
@@ -75,8 +75,8 @@ class Candidates(Columns):
     major: Words
     minor: Words
     address: Words
-    length: NDArray[np.uint32]  # of the record; LENGTH_MAX: at least so long
-    key: NDArray[np.uint8]  # where the key begins, from the address on
+    length: NDArray[np.uint32]  # of the record; LENGTH_MAX means that or more
+    key: NDArray[np.uint8]  # where the key begins, counted from the address
     flags: NDArray[np.uint8]
 
 
@@ -102,11 +102,11 @@ class Slab:
 
     @property
     def part(self) -> Candidates:
-        """What is in it."""
+        """The candidates in it."""
         return self._all[: self.used]
 
     def fill(self, part: Candidates) -> Candidates:
-        """Take in as many as there is room for; gives back the others."""
+        """Take in as many as fit; returns the others."""
         count = min(len(part), len(self._all) - self.used)
         for name in Candidates.types():
             getattr(self._all, name)[self.used : self.used + count] = getattr(part, name)[:count]
@@ -118,7 +118,7 @@ Bound = tuple[int, int, int]  # the storage's place in the order, class, window
 
 
 class Groups:
-    """Storages by number of appearance, each with the beginning that most of its keys have in common."""
+    """Storages in the order in which they appear, each with the beginning that most of its keys share."""
 
     def __init__(self, order: Callable[[int], int]) -> None:
         self._order = order
@@ -129,7 +129,7 @@ class Groups:
 
     @classmethod
     def of(cls, storages: Sequence[int], beginnings: Sequence[bytes], order: Callable[[int], int]) -> Groups:
-        """Groups that are known already."""
+        """Groups for storages with known beginnings."""
         groups = cls(order)
         groups.storages, groups.beginnings = list(storages), list(beginnings)
         groups._slots = {storage: slot for slot, storage in enumerate(storages)}
@@ -145,7 +145,7 @@ class Groups:
         return group % _CLASSES == _WITH
 
     def slots(self, buffer: memoryview, storage: Words, key: Ints, length: Ints) -> NDArray[np.uint32]:
-        """The slot of each entry's storage; a storage that was not seen before gets one."""
+        """The slot of each entry's storage; a new storage gets one."""
         if not len(storage):
             return np.empty(0, np.uint32)
         if bool((storage == storage[0]).all()):
@@ -203,7 +203,7 @@ class Groups:
         return (place, class_, edge + 1) if edge < _WINDOW_MAX else (place, class_ + 1, 0)
 
     def deeper(self, group: int, edge: int) -> Groups:
-        """The keys of a group that have this window, by what follows it."""
+        """Groups for the keys of a group with this window, sorted by what follows it."""
         slot, class_ = divmod(group, _CLASSES)
         beginning = self.beginnings[slot] if class_ == _WITH else b""
         return Groups.of([self.storages[slot]], [beginning + edge.to_bytes(WINDOW, "big")], self._order)
@@ -222,7 +222,7 @@ class Groups:
 
 @kernel
 def _common(buffer: Any, key: Any, length: Any, most: int) -> int:
-    """How many bytes these keys have in common at their beginning."""
+    """How many bytes these keys share at their beginning."""
     first = key[0]
     for index in range(1, len(key)):
         same = 0
@@ -267,7 +267,7 @@ def _classify(
 
 @dataclass(frozen=True, slots=True)
 class Keyed(Columns):
-    """Entries of keys as they stand in one file."""
+    """Entries with keys, in the order of one file."""
 
     storage: Words
     offset: Ints

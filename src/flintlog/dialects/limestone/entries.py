@@ -1,6 +1,6 @@
-"""The entries of a directory, piece by piece: a split is a file, or a range of a large one, read by any task.
+"""The entries of a directory, split by split: a split is a file, or a range of a large one, and any task can read it.
 
-A piece that does not hold what the plan said (damage, a file that went away) is an error, never fewer rows.
+A split that does not hold what the plan said (damage, a file that went away) is an error, never fewer rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk
 
 _NOWHERE = -1
-_FIELDS_BYTES = 64 << 20  # explained field by field at a time
-_SLACK = 1 << 20  # bytes behind a range in which its last record ends as a rule
+_FIELDS_BYTES = 64 << 20  # explained at a time
+_SLACK = 1 << 20  # the last record of a range usually ends within so many bytes behind it
 
 
 def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
@@ -56,7 +56,8 @@ def splits(disk: Disk, path: str, query: EntryQuery) -> list[Split]:
 
 
 def _glance(disk: Disk, path: str) -> Survey:
-    """What is beside the logs; they are walked only where they alone tell what they are judged by."""
+    """A survey without the logs. It walks them only when the epoch files lost records: then only the logs say by which
+    epoch they are judged."""
     found = survey(disk, path, walk=False)
     if found.has_lost_epochs:
         found.reach = survey(disk, path).reach
@@ -64,7 +65,7 @@ def _glance(disk: Disk, path: str) -> Survey:
 
 
 def _damaged(found: Survey, query: EntryQuery) -> list[Split]:
-    """What is wrong beside the logs; an error, unless it is to be told and the logs can be read in spite of it."""
+    """Splits that report damage outside the logs; raises where the query or the damage does not let reading go on."""
     grave = [item for item in found.findings if item.is_grave]
     if query.on_damage == "fail" or any(item.severity is Severity.UNSUPPORTED for item in grave):
         found.refuse_damage()
@@ -74,7 +75,7 @@ def _damaged(found: Survey, query: EntryQuery) -> list[Split]:
 def _cut(
     found: Survey, name: str, size: int, step: int | None, *, base: bool, active: bool
 ) -> Iterator[Split]:
-    """The ranges of a file. One that is larger than a range is walked to find where records begin."""
+    """The ranges of a file. A file larger than a range is walked to find where records begin."""
     facts = (found.durable, found.reach, int(found.end_markers), int(base), int(active))
     if not size:
         return
@@ -113,7 +114,7 @@ def _around(walk: Walk) -> Around | None:
 
 
 class _Piece:
-    """What one split holds, or the rest of it from `start` on."""
+    """The content of one split, or of the rest of it from `start` on."""
 
     def __init__(self, found: Survey, split: Split, start: int, around: Around | None) -> None:
         durable, self.reach, end_markers, base, active, *_ = split.context
@@ -121,7 +122,7 @@ class _Piece:
         self.start = start
         self.view = found.view(split.file, active=bool(active), begin=start, end=split.end)
         self.walk = scan.walk(self.view, start, split.end, around)
-        if not self.walk.stop.good:  # what it means depends on what follows
+        if not self.walk.stop.good:  # its meaning depends on what follows
             self.view = found.view(split.file, active=bool(active))
             self.walk = scan.walk(self.view, start, split.end, around)
         reach = lay.NUMBER_MAX if base else self.reach
@@ -129,7 +130,7 @@ class _Piece:
         self.statuses = tables.statuses_of(self.walk.snippets, durable, base=self.base)
 
     def damage(self, split: Split, query: EntryQuery) -> Finding | None:
-        """Why entries that should be there cannot be read."""
+        """The damage that hides entries of the query, if any."""
         if self.tail is None or (self.tail.torn and not self.base):
             return None
         snippets = self.walk.snippets
@@ -158,7 +159,7 @@ def _first_piece(disk: Disk, path: str, split: Split) -> _Piece:
 
 
 def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    """The entries of one piece that a query asks for."""
+    """The entries of one split that a query asks for."""
     piece = _first_piece(disk, path, split)
     while True:
         snippets = piece.walk.snippets
@@ -235,7 +236,7 @@ def file_fields(disk: Disk, path: str, where: ByteRange | None = None) -> Iterat
 
 
 def _names(found: Survey, where: ByteRange | None) -> list[str]:
-    """Every file in the order of the inventory, then the blobs; or the one that is asked for, if it is known."""
+    """All files in the order of the inventory, then the blobs; or only the one asked for, if it is known."""
     listing = found.listing
     names = [*listing.manifests, *listing.catalogs, *listing.epochs, *listing.odd_epochs, *listing.compacted]
     names += [lay.COMPACTED_PREVIOUS] if listing.previous is not None else []
@@ -264,7 +265,7 @@ def _spans_of(found: Survey, name: str, view: memoryview, where: ByteRange | Non
 def _log_fields(
     found: Survey, name: str, where: ByteRange | None, *, base: bool, active: bool
 ) -> Iterator[ByteField]:
-    """A file of records, a range at a time; behind damage reading goes on where it can."""
+    """The fields of a file of records, a range at a time; reading goes on behind damage where it can."""
     start, around, size = 0, None, 1
     while start < size and (where is None or start < where.end):
         view, walk = _walk_range(found, name, active, start, _FIELDS_BYTES, around)
@@ -286,7 +287,7 @@ def _log_fields(
 
 
 def _behind(found: Survey, view: memoryview, walk: Walk, *, base: bool) -> tuple[Tail, int, Around | None]:
-    """What stands where a walk stopped, where it ends, and the snippet around what follows."""
+    """The tail at which a walk stopped, where it ends, and the snippet around what follows."""
     reach = lay.NUMBER_MAX if base else found.reach
     tail = judge(view, walk, reach, end_markers=found.end_markers or base)
     assert tail is not None
@@ -297,7 +298,7 @@ def _behind(found: Survey, view: memoryview, walk: Walk, *, base: bool) -> tuple
 
 
 def _log_spans(view: memoryview, walk: Walk, start: int, where: ByteRange, *, inside: bool) -> Iterator[Span]:
-    """The markers and the entries of a range in the order of the file; `inside` a snippet, the first began before."""
+    """The markers and the entries of a range in file order; `inside`: the first snippet began before the range."""
     snippets = walk.snippets
     begins = snippets.offset.copy()
     begins[: int(inside)] = _NOWHERE
@@ -324,7 +325,7 @@ def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) ->
     """The live keys, now or at an epoch."""
 
     def begun() -> Iterator[list[pa.RecordBatch]]:
-        """The batches of one look; with the first of them every file was read, and stays as it was."""
+        """The batches of one look, the first one made: by then every file was read, so a later change does no harm."""
         found = State(seen.take("whole", partial(survey, disk, path)), as_of)
         mapped = found.mapped(lambda live: list(tables.state_batches(found.views, found.names, live)))
         return chain([next(mapped, [])], mapped)
@@ -334,7 +335,7 @@ def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) ->
 
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
-    """The same as a table of the workers' own kind."""
+    """The state as a table of the workers' own kind."""
     from flintlog.dialects.limestone import distributed
 
     return distributed.state_frame(workers, disk, path, as_of)

@@ -1,14 +1,14 @@
-"""The epoch files: which epoch is durable, whether they lost records, and what logs are judged by then.
+"""The epoch files: which epoch is durable, whether records are lost, and which epoch judges the logs then.
 
 *The rule of what opening may forget.* Sessions above the durable epoch go when a store opens. A crash can leave any
-number of them: while one session is open its epoch is not durable, nor is any later one, and others end meanwhile. What
-was acknowledged is never among them as long as the epoch files are what was written. So they go (copied first) unless
-something shows that an epoch above the recorded one was durable:
+number of them: while one session is open, its epoch and all later ones are not durable, and other sessions end
+meanwhile. None of them was acknowledged, as long as the epoch files are what was written. So they go (copied first)
+unless something shows that an epoch above the recorded one was durable:
 
 1. the witness of the epoch file says so, or
 2. a session that the catalog's maximum epoch covers is above the recorded one.
 
-Then opening refuses. Records that no session needs are not missed: compacted files have what they were about.
+Then opening refuses. A lost record that no session needs does no harm: the compacted files hold those sessions.
 
 *The rule of what counts without them.* Where records are lost, or the file is gone, repair counts every whole session.
 So the logs are judged as if the last epoch of a whole session were durable: what cannot be read below it is damage, and
@@ -38,7 +38,7 @@ LOST = (
     "epoch-missing",
     "epoch-type",
     "epoch-short",
-)  # nothing says of some sessions whether they are durable
+)  # no file says which sessions are durable
 
 
 def read_durable(found: Survey, listing: files.Listing) -> None:
@@ -52,7 +52,7 @@ def read_durable(found: Survey, listing: files.Listing) -> None:
             if finding is not None and (names is listing.epochs or largest is None):
                 found.findings.append(finding)
         if largest is not None:
-            break  # other names count only where there is no record under the right ones
+            break  # files with odd names count only when the others have no record
     found.durable = found.reach = largest or 0
     if largest is None and not listing.epochs and any(log.size for log in listing.logs):
         message = "there is no epoch file to say which sessions are durable; put it back if you have it"
@@ -68,7 +68,7 @@ def read_witness(disk: Disk, path: str) -> int:
 
 
 def judge_epochs(found: Survey) -> None:
-    """Apply the rules of this module's docstring; the logs were walked."""
+    """Apply the rules of this module's docstring to logs that were walked."""
     found.findings += _lost_records(found)
     if found.has_lost_epochs:
         epochs = (epoch for read in found.logs for epoch in _whole_epochs(found, read))

@@ -50,7 +50,7 @@ def entry(view: memoryview, offset: int) -> Iterator[Span]:
 
 
 def tail(tail: Tail, end: int) -> Span:
-    """What stands where the records cannot be read on, up to `end`."""
+    """The bytes behind the last record that can be read, up to `end`."""
     word = "torn" if tail.torn else "damage"
     return Span(tail.offset, end, word, f"{tail.message}; expected {tail.expected}")
 
@@ -91,7 +91,7 @@ def manifest(view: memoryview, name: str) -> Iterator[Span]:
 
 
 def catalog(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span]:
-    """Line by line; behind a line that means nothing, nothing counts."""
+    """Line by line, up to the first line that is not valid."""
     raw = bytes(view[: lay.CATALOG_SIZE_MAX])
     problem, good = None, len(raw)
     try:

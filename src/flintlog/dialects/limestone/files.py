@@ -21,11 +21,11 @@ _EPOCH_CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log by its name. `time` is when it was rotated, in milliseconds; None while it is active."""
+    """A log file by its name. `time` is when it was rotated, in milliseconds; None while it is active."""
 
     name: str
     size: int
-    channel: int | None = None  # None: a name that no writer makes, which the original reads nevertheless
+    channel: int | None = None  # None: no writer makes this name, but the original reads it
     time: int | None = None
     number: int = 0
 
@@ -46,8 +46,8 @@ class Listing:
 
     logs: list[LogFile] = field(default_factory=list)
     epochs: dict[str, int] = field(default_factory=dict)
-    odd_epochs: dict[str, int] = field(default_factory=dict)  # the original reads them when it has no other
-    compacted: dict[str, int] = field(default_factory=dict)  # under their final names
+    odd_epochs: dict[str, int] = field(default_factory=dict)  # the original reads them when there is no other
+    compacted: dict[str, int] = field(default_factory=dict)  # with their final names
     previous: int | None = None  # size of pwal_0000.compacted.prev
     catalogs: dict[str, int] = field(default_factory=dict)
     manifests: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Listing:
 
 
 def recognise(disk: Disk, path: str) -> bool:
-    """Does this directory hold a manifest, a catalog or a log? Directories of such a name do not count."""
+    """Does this directory hold a manifest, a catalog or a log? Directories with such names do not count."""
     known = {lay.MANIFEST_FILE, lay.MANIFEST_BACK, lay.CATALOG_FILE, lay.CATALOG_BACK, lay.COMPACTED_FILE}
     return disk.is_directory(path) and any(
         (name in known or lay.is_rotated_name(name)) and not disk.is_directory(posixpath.join(path, name))
@@ -157,7 +157,7 @@ def blobs(disk: Disk, path: str) -> dict[int, int]:
 
 
 def read_epochs(buffer: memoryview, name: str) -> tuple[int | None, Finding | None]:
-    """The largest epoch in an epoch file, None when it has no record; and what is wrong with the file."""
+    """The largest epoch in an epoch file, None when it has no record; and the finding if the file is damaged."""
     count = len(buffer) // lay.MARKER_SIZE
     records = np.frombuffer(buffer, _EPOCH_RECORD, count)
     largest: int | None = None
@@ -181,8 +181,8 @@ def read_witness(raw: bytes) -> int:
 
 
 def _bad_epoch(buffer: memoryview, name: str, at: int) -> Finding:
-    """The last record may be cut or zero: each is synced before the next, so it was never acknowledged, and no other
-    can be like that. Anything else is damage."""
+    """The finding for bytes that are no record. Each record is synced before the next, so only the last can be cut or
+    zero, and it was never acknowledged. Anything else is damage."""
     kind = int(buffer[at])
     left = len(buffer) - at
     zeros = left <= lay.MARKER_SIZE and zeros_from(buffer, at) == at

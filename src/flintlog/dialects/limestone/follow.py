@@ -9,11 +9,11 @@ A cursor of such a log:
 | `lost` | [first, last] of the epochs that were compacted before they could be delivered |
 
 Sessions of a durable epoch are written and closed, so nothing is added to it and nothing taken back. Channels are read
-side by side: entries of one epoch come in no order but that of their channel. Invalidated sessions are not delivered.
+side by side: within an epoch only the entries of one channel are in order. Invalidated sessions are not delivered.
 
-Compaction takes logs away. A follower that was there before goes on behind them; one that begins gets the compacted
-entries first (`status` compacted), then the epochs above. One that missed some epochs cannot have them any more: with
-`on_loss` it gets a row that says so, and then begins with the compacted entries.
+Compaction takes logs away. A follower that has their epochs goes on behind them; a new follower gets the compacted
+entries first (`status` compacted), then the epochs above. A follower that missed some epochs cannot get them any more:
+with `on_loss="report"` it gets a row that says so, and then begins with the compacted entries.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from flintlog.dialects.limestone import entries, tables
 from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import Disk
 
-# An idle follower moves on when so many epochs came without an entry, so that a later compaction is no loss to it.
+# An idle follower moves on after so many epochs without an entry, so that a later compaction is no loss for it.
 IDLE_EPOCHS = 256
 
 
@@ -59,7 +59,7 @@ Counts = dict[int, tuple[int, int]]  # entries and bytes by epoch
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A split with what counts in it."""
+    """A split, and which of its entries count."""
 
     split: Split
     statuses: tuple[str, ...]
@@ -67,14 +67,14 @@ class _Part:
 
 
 class EpochFollower:
-    """Follows the durable epoch. Remembers which files it need not look into again."""
+    """Follows the durable epoch. Remembers which files it need not read again."""
 
     def __init__(self, log: Log) -> None:
         self._disk, self._path = log.disk, log.root
-        self._done: dict[tuple[int, int], tuple[int, int]] = {}  # of a file: its size, and its greatest epoch
+        self._done: dict[tuple[int, int], tuple[int, int]] = {}  # the size and the greatest epoch of a file
         self._counts: dict[
             tuple[int | None, Split], Counts
-        ] = {}  # of a part of a file: what the last look counted
+        ] = {}  # the counts of the last look, by part of a file
 
     def advance(self, start: Cursor, limits: Limits, on_loss: OnLoss) -> Cursor:
         return looking_again(self._disk, lambda: self._advance(start, limits, on_loss))
@@ -121,13 +121,13 @@ class EpochFollower:
                 result[epoch] = (before[0] + count, before[1] + length)
             again = self._disk.stat(f"{self._path}/{part.split.file}")
             if again != stat:
-                continue  # it was rotated or written to meanwhile: nothing is known of it
+                continue  # it was rotated or written to meanwhile: count it again next time
             if part.split.start == 0 and part.split.end >= size:
                 self._done[key] = (size, max(greatest, known[1] if known and known[0] == size else -1))
         return result
 
     def _count_part(self, part: _Part, low: int = 0) -> tuple[int, Counts]:
-        """The greatest epoch in a part of a log, and what counts of each; what is compacted counts as of `low`."""
+        """The greatest epoch in a part of a log, and the counts by epoch; compacted entries count as epoch `low`."""
         query = EntryQuery(first=_bound(part.first), skip=NO_PAYLOAD)
         greatest, counts = -1, Counts()
         for batch in entries.read_split(self._disk, self._path, part.split, query):
@@ -139,8 +139,8 @@ class EpochFollower:
         return greatest, counts
 
     def _expected(self, part: _Part, inode: int | None, last: int) -> int:
-        """How many entries up to an epoch a part holds now. A compaction may move them to another log before they are
-        read; then fewer are found, and that is told."""
+        """How many entries up to an epoch a part holds now. If a compaction moves them before `read` gets to them,
+        `read` finds fewer and raises."""
         counts = self._counts.get((inode, part.split))
         if counts is None:
             _, counts = self._count_part(part)
@@ -164,7 +164,7 @@ class EpochFollower:
         gone = _gone(found, since)
         if gone is None and with_base and found.low != end["base"]:
             gone = (end["base"] + 1, found.low)
-        if gone is not None:  # planned earlier and never finished; since then a compaction took it away
+        if gone is not None:  # planned in an earlier run; a compaction took it away since
             if on_loss == "fail":
                 raise lost(self._path, f"epochs {span(*gone)}")
             result.append(Delivery(query, report=Report(LOST, (gone[0],))))
@@ -188,7 +188,7 @@ class EpochFollower:
         return result
 
     def _is_done(self, split: Split, delivered: int | None) -> bool:
-        """Was this file seen to hold nothing above what was delivered?"""
+        """Did an earlier look see nothing in this file above what was delivered?"""
         stat = self._disk.stat(f"{self._path}/{split.file}")
         if stat is None or delivered is None:
             return False
@@ -211,7 +211,7 @@ class EpochFollower:
             raise replaced(f"{self._path}/{split.file}", "the entries of this log")
 
     def _open(self, delivery: Delivery, split: Split) -> Iterator[pa.RecordBatch]:
-        """The batches of a split, whose file is open and the right one when this returns.
+        """The batches of a split; when this returns, its file is open and the right one.
 
         Rotation gives a log another name, and its old name to a new file.
         """
@@ -230,12 +230,12 @@ class EpochFollower:
 
 
 def follower(log: Log) -> Follower:
-    """What is new in a log."""
+    """A follower of this log."""
     return EpochFollower(log)
 
 
 def _inodes(disk: Disk, path: str) -> dict[str, int]:
-    """The files of the directory, by what stays when they are renamed."""
+    """The inodes of the files in the directory; they stay when a file is renamed."""
     found = ((name, disk.stat(f"{path}/{name}")) for name in disk.list(path))
     return {name: stat.identity[1] for name, stat in found if stat is not None and not stat.is_directory}
 
@@ -247,8 +247,8 @@ def _look(disk: Disk, path: str) -> Survey:
 
 
 def _gone(found: Survey, delivered: int | None) -> tuple[int, int] | None:
-    """Epochs that compaction took away before they were delivered: its logs are there no more."""
-    last = min(found.low, found.durable)  # behind the durable epoch there was nothing to take away
+    """The epochs that a compaction took away before they were delivered, with their logs."""
+    last = min(found.low, found.durable)  # compaction takes nothing above the durable epoch
     if delivered is None or last <= delivered:
         return None
     there = {log.name for log in found.listing.logs}
@@ -256,7 +256,7 @@ def _gone(found: Survey, delivered: int | None) -> tuple[int, int] | None:
 
 
 def _parts(found: Survey, delivered: int | None, *, with_base: bool) -> Iterator[_Part]:
-    """The splits that may hold something new. Where the base is delivered it stands for the logs that it took in."""
+    """The splits that may hold new entries. When the base is delivered, the logs that it took in are not."""
     covered = found.catalog.detached if with_base else frozenset()
     for split in entries.splits(found.disk, found.path, EntryQuery()):
         if split.file in found.base:
@@ -288,7 +288,7 @@ def _add(result: Counts, epochs: NDArray[Any], batch: pa.RecordBatch) -> None:
 
 
 def _within(taken: Counts, limits: Limits, durable: int) -> int | None:
-    """The last epoch that fits, at least one; the durable one when all do; None when there is nothing."""
+    """The last epoch within the limits, at least the first; the durable epoch when all fit; None when none is new."""
     entries_, size = 0, 0
     last: int | None = None
     for epoch in sorted(taken):

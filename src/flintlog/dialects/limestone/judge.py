@@ -1,7 +1,7 @@
 """What stands where a walk stopped: a torn tail, or damage.
 
-*The rule.* A session is synced before its epoch becomes durable, so bytes that no durable snippet can need are torn:
-no caller was told that they are on disk. Where a walk cannot go on, they are that
+*The rule.* A session is synced before its epoch becomes durable, so bytes that no durable snippet can need are torn: no
+call has acknowledged them. Bytes at which a walk stops are torn
 
 1. inside a snippet above the durable epoch, or an invalidated one, or
 2. behind a closed snippet, or at the beginning of a file: a begin marker that is cut, or zeros, or
@@ -11,8 +11,8 @@ no caller was told that they are on disk. Where a walk cannot go on, they are th
 
 and in each case only if no durable snippet follows. Everything else is damage, as is an entry outside a snippet.
 
-A format without checksums cannot see more: a flipped bit in a key, a value or a version, and a snippet that lost its
-last entries with its end marker, look like what was written.
+Without checksums no reader can see more: a flipped bit in a key, a value or a version looks like what was written, and
+so does a snippet that lost its last entries with its end marker.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ _PROBES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Tail(Damage):
-    """Bytes that cannot be read. `begin` is what a cut or a mark begins with; a durable snippet begins, or ends, where
-    good bytes begin again."""
+    """Bytes that cannot be read. A cut or a mark begins at `begin`; a durable snippet begins or ends at `resumes`."""
 
     begin: int = 0
-    marked: bool = False  # they are inside an invalidated snippet: no reader takes them for anything
+    marked: bool = False  # inside an invalidated snippet, which no reader reads
 
 
 def judge(buffer: memoryview, walk: Walk, durable: int, *, end_markers: bool) -> Tail | None:
@@ -83,12 +82,12 @@ def _is_cut_marker(buffer: memoryview, stop: Stop) -> bool:
 
 
 def _zeros(buffer: memoryview, at: int) -> bool:
-    """Do zeros stand here, as many as a begin marker has or up to the end of the file?"""
+    """Are there zeros here, as many as a begin marker is long or up to the end of the file?"""
     return not any(buffer[at : at + lay.MARKER_SIZE])
 
 
 def _epoch_before(snippets: Snippets, durable: int) -> int:
-    """Epochs do not descend in a file: what follows has at least that of the last durable snippet."""
+    """The epoch of the last durable snippet. Later snippets have at least this one: epochs do not descend in a file."""
     counted = snippets.epoch[(snippets.kind == lay.BEGIN) & (snippets.epoch <= np.uint64(durable))]
     return max(int(counted[-1]) if len(counted) else 0, 1)
 
@@ -127,7 +126,7 @@ def _find(buffer: Any, at: int, size: int, low: Any, high: Any) -> int:
 
 
 def find_durable(buffer: memoryview, start: int, low: int, high: int) -> int | None:
-    """Where the marker of a snippet with an epoch from `low` to `high` stands, at or behind `start`."""
+    """The offset of the first marker, at or behind `start`, of a snippet with an epoch from `low` to `high`."""
     if low > high:
         return None
     at = start
@@ -138,11 +137,11 @@ def find_durable(buffer: memoryview, start: int, low: int, high: int) -> int | N
         if int(buffer[found]) == lay.END or _is_snippet(buffer, found):
             return found
         at = found + 1
-    return found  # so many that look like one: let a person decide
+    return found  # too many look like one: let a person decide
 
 
 def later_markers(buffer: memoryview, start: int, low: int) -> Iterator[int]:
-    """Where markers of an epoch from `low` on stand, at or behind `start`; also bytes that only look like one."""
+    """The offsets, from `start` on, of markers with an epoch from `low` on, and of bytes that look like one."""
     at, high = start, np.uint64(lay.NUMBER_MAX)
     while True:
         found = int(_find.run(len(buffer) - at, buffer, at, len(buffer), np.uint64(low), high))
@@ -153,7 +152,7 @@ def later_markers(buffer: memoryview, start: int, low: int) -> Iterator[int]:
 
 
 def walks_behind(buffer: memoryview, walk: Walk) -> Iterator[Walk]:
-    """The walks that can be made behind the damage that stopped one: from each good snippet to the next damage."""
+    """The walks behind the damage that stopped this one: each from a good snippet to the next damage."""
     low = _epoch_before(walk.whole, lay.NUMBER_MAX)
     at = walk.stop.offset + 1
     while (found := next(later_markers(buffer, at, low), None)) is not None:
@@ -172,7 +171,7 @@ def _is_snippet(buffer: memoryview, at: int) -> bool:
 
 
 def resumption(view: memoryview, at: int, epoch: int, durable: int) -> tuple[int, Around | None]:
-    """Where reading goes on behind damage at `at`; with the snippet around it when only its begin marker is gone."""
+    """Where reading goes on behind damage at `at`, and the snippet around it when only its begin marker is gone."""
     orphan = scan.walk(view, at, None, Around(at, 0, lay.BEGIN)).snippets[:1]
     end_epoch = int(orphan.end_epoch[0])
     if orphan.closed[0] and int(orphan.entries[0]) and epoch <= end_epoch <= durable:

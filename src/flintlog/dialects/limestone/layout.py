@@ -2,17 +2,15 @@
 
 All integers are unsigned and little-endian. A log directory holds
 
-    limestone-manifest.json         which version of the format; also the file that a writer locks
-    pwal_NNNN                       the log of channel N, open for appending
-    pwal_NNNN.<ms14>.<n>            the same, rotated: 14 digits of milliseconds, a number that makes it unique
-    epoch                           which epochs are durable; rotated: epoch.<ms14>.<epoch>
-    compaction_catalog              which compacted files count, what they cover; .back is the one before it
-    cmpct_NNNN                      compacted files of the designed edition; .tmp while they are written
-    pwal_0000.compacted             the compacted file of the shipped edition; .prev is the one before it
-    data/snapshot                   the state at the last start, made anew at each
-    data/durable                    the last record of epoch once more, never synced: it shows when epoch lost some
-    blob/dir_DD/<16 hex>.blob       large values, by number; DD is the number modulo 100
-    .epoch.tmp, compaction_temp/    scratch of the original program, with sorting/ and ctrl/
+    limestone-manifest.json         which version of the format; also the file that a writer locks pwal_NNNN
+    the log of channel N, open for appending pwal_NNNN.<ms14>.<n>            the same, rotated: 14 digits of
+    milliseconds, a number that makes it unique epoch                           which epochs are durable; rotated:
+    epoch.<ms14>.<epoch> compaction_catalog              which compacted files count, what they cover; .back is the one
+    before it cmpct_NNNN                      compacted files of the designed edition; .tmp while they are written
+    pwal_0000.compacted             the compacted file of the shipped edition; .prev is the one before it data/snapshot
+    the state at the last start, made anew at each data/durable                    a copy of the last record of epoch,
+    never synced: it shows when epoch lost some blob/dir_DD/<16 hex>.blob       large values, by number; DD is the
+    number modulo 100 .epoch.tmp, compaction_temp/    scratch of the original program, with sorting/ and ctrl/
 
 A log file is a sequence of records without a header. Nothing has a checksum, and a record's first byte is its
 type. A session is written as a *snippet*: a begin marker with the session's epoch, entries, and from version 6 on
@@ -308,7 +306,7 @@ def cmpct_name(number: int) -> str:
 
 
 def is_wal_name(name: str) -> bool:
-    """Is this the log of a channel? The original reads every file with this prefix as one."""
+    """Is this the log of a channel? The original reads every file with this prefix."""
     return name.startswith(WAL_PREFIX) and name not in (COMPACTED_FILE, COMPACTED_PREVIOUS)
 
 
@@ -348,7 +346,7 @@ MANIFEST_SIZE_MAX = 1 << 16
 
 
 def decode_manifest(raw: bytes, name: str = MANIFEST_FILE) -> Manifest:
-    """The manifest from its bytes. Whether its version is known is not judged here."""
+    """The manifest from its bytes; of any version."""
 
     def broken(found: str) -> DamageError:
         return DamageError(
@@ -391,7 +389,7 @@ class Catalog:
     compacted: dict[str, int] = field(default_factory=dict)  # name to version
     detached: frozenset[str] = frozenset()  # logs whose entries up to `max_epoch` the compacted files hold
     max_epoch: int = 0
-    max_blob: int | None = 0  # None: not written, as before blobs
+    max_blob: int | None = 0  # None: not written, as in versions before blobs
 
     def encode(self) -> bytes:
         lines = [CATALOG_HEADER]
@@ -404,14 +402,14 @@ class Catalog:
 
 
 class IncompleteCatalogError(DamageError):
-    """A catalog that ends before its footer, or other bytes: what a crash leaves of it."""
+    """A catalog that ends before its footer, or holds other bytes: what a crash leaves of it."""
 
 
 def decode_catalog(raw: bytes, name: str = CATALOG_FILE) -> Catalog:
     """The catalog from its bytes.
 
-    An `IncompleteCatalogError` says that its writing did not finish. A plain `DamageError` says that it did and
-    that no writer gives a name in it: such a catalog is not followed, and nothing stands in for it.
+    An `IncompleteCatalogError` says that its writing did not finish. A plain `DamageError` says that it did, but that
+    it has a name which no writer gives: no reader follows such a catalog, and nothing stands in for it.
     """
     lines = raw.split(b"\n")
     offset = 0

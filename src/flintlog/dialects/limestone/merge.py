@@ -1,7 +1,7 @@
 """The newest version of every key, in key order, from any number of entries in bounded memory.
 
-A bucket of candidates (`candidates.py`) is sorted by their windows, and the winner of each run of equal keys stays.
-Keys are looked at only where windows are equal. `passes.py` makes the buckets and keeps within the memory.
+A merge sorts a bucket of candidates (`candidates.py`) by their windows and keeps the winner of each run of equal keys.
+It reads keys only where windows are equal. `passes.py` makes the buckets and keeps within the memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flintlog.dialects.limestone.candidates import (
     candidates,
 )
 
-_WINDOWS_DEPTH_MAX = 64  # a few keys that are equal so far are compared as a whole
+_WINDOWS_DEPTH_MAX = 64  # so few keys that are still equal are compared whole
 _WHOLE_KEYS_MAX = 1000
 _COMPARE_CHUNK = 1 << 16
 
@@ -44,7 +44,7 @@ def by_bytes(storage: int) -> int:
 
 @kernel
 def _radix(word: Any, spare: Any, order: Any, spare_order: Any, counts: Any) -> int:
-    """Sort words, and the order with them; returns 1 when the result stands in the spare arrays."""
+    """Sort words, and the order with them; returns 1 when the result is in the spare arrays."""
     size = len(word)
     for index in range(size):
         order[index] = index
@@ -93,7 +93,7 @@ def _sorted_order(word: Words) -> NDArray[np.int32]:
 
 @kernel
 def _newest(first: Any, flags: Any, major: Any, minor: Any, address: Any, out: Any) -> int:
-    """The place of the newest of each run of equal keys. `first` says where a run begins."""
+    """Find the place of the newest entry in each run of equal keys. `first` says where a run begins."""
     count = 0
     best = 0
     for index in range(len(first)):
@@ -138,7 +138,7 @@ class Merge:
         return candidates(self.groups, source, columns)
 
     def deeper(self, group: int, edge: int) -> Merge | None:
-        """A merge of the keys that have this window, by what follows it; None where nothing but their ends does."""
+        """A merge of the keys with this window, sorted by what follows it; None when they all end inside it."""
         return Deeper(self, group, edge)
 
     def winners(self, part: Candidates, ranks: NDArray[np.uint32], depths: Ints) -> Candidates:
@@ -158,7 +158,7 @@ class Merge:
         return part[places]
 
     def _refined(self, part: Candidates, first: Flags, depths: Ints) -> tuple[Candidates, Flags]:
-        """Sort runs of equal windows by the rest of the keys, and tell where a key begins."""
+        """Sort runs of equal windows by the rest of the keys, and mark where a new key begins."""
         places = np.arange(len(part))
         depth = depths[part.group]
         rest = part.key_length.astype(np.int64) - depth
@@ -166,7 +166,7 @@ class Merge:
         within = rest[again]
         if int(within.max()) <= WINDOW and bool((within == within[0]).all()):
             return part, first  # keys of one length that the window holds whole
-        window_ = np.zeros(len(again), np.uint64)  # equal within each run as far as it was looked at
+        window_ = np.zeros(len(again), np.uint64)  # equal within each run so far
         while len(again):
             # A key that ends in this window sorts before one that goes on with zeros.
             left = np.minimum(rest[places[again]], WINDOW + 1)
@@ -176,7 +176,7 @@ class Merge:
             left, window_ = left[order], window_[order]
             new = (np.diff(run) != 0) | (np.diff(left) != 0) | (np.diff(window_) != 0)
             first[again[1:]] |= new
-            # What is still equal and goes on is looked at eight bytes further.
+            # Keys that are still equal and go on are compared eight bytes further.
             on = np.zeros(len(part), bool)
             on[again] = left > WINDOW
             again = _in_runs(first)
@@ -205,7 +205,7 @@ class Merge:
         return found
 
     def _compare_whole(self, part: Candidates, places: Ints, first: Flags, again: Ints, depth: Ints) -> None:
-        """Sort the few keys that are long and equal for long."""
+        """Sort the few keys that share a long beginning."""
         key = part.address + part.key
         begin, end = key + depth.astype(np.uint64), key + part.key_length
 
@@ -225,8 +225,8 @@ class Merge:
 
 
 class Deeper(Merge):
-    """The keys of another merge that share a window, which are too many. What follows the window tells them apart; of
-    those that end before its end, which look alike when they are filled with zeros, there are few."""
+    """The keys of another merge that share a window, when they are too many. What follows the window tells them apart.
+    Few of them end inside the window, where the zeros that fill it make them look alike."""
 
     def __init__(self, outer: Merge, group: int, edge: int) -> None:
         super().__init__(outer.sources, outer.workers, groups=outer.groups.deeper(group, edge))

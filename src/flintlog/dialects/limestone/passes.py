@@ -1,9 +1,9 @@
-"""Many candidates to winners in key order, within a bound of memory.
+"""From many candidates to the winners in key order, in bounded memory.
 
-All candidates are collected, cut into buckets at sampled windows, and each bucket is merged in the processor's cache,
-several at a time. When the candidates outgrow the memory, those that a newer one beats are dropped. If that is not
-enough, the upper part of the key range is put off, and the files are read again for it once the lower part is done.
-Where more keys than fit have one window, they are merged on their own by what follows it.
+A pass collects candidates, cuts them into buckets at sampled windows, and merges each bucket in the processor's cache,
+several at a time. When the candidates outgrow the memory, it drops those that a newer one beats. If that is not enough,
+it puts off the upper part of the key range, for which the next pass reads the files again. When more keys than fit
+share one window, they are merged on their own by what follows it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _BUCKETS_MAX = 1 << 12
 _SLAB_CANDIDATES_MIN = 1 << 10  # a small log needs no more, and memory costs time
 _SLAB_CANDIDATES = 1 << 20
 _SAMPLES = 32  # for each bucket
-_SHARE_MAX = 0.5  # of winners: with more, dropping the others is not worth its time
-_SHARE_CANDIDATES = 1 << 16  # that are looked at for it
-_FILL_MAX = 0.75  # of the memory that may be in use after it
+_SHARE_MAX = 0.5  # share of winners: above it, dropping the others is not worth the time
+_SHARE_CANDIDATES = 1 << 16  # candidates that are sampled for it
+_FILL_MAX = 0.75  # share of the memory that may be in use after it
 
 T = TypeVar("T")
-Streams = Callable[[Merge], Sequence[Iterator[Candidates]]]  # the candidates that a merge makes of each file
+Streams = Callable[[Merge], Sequence[Iterator[Candidates]]]  # gives the candidates of each file
 Ints = NDArray[np.int64]
 
 
@@ -87,7 +87,7 @@ class Heap:
             part = self._slabs[-1].fill(part)
 
     def keep(self, which: Callable[[Candidates], Flags]) -> None:
-        """Drop all but those that are chosen; slabs that become empty are freed."""
+        """Drop all but the chosen candidates, and free slabs that become empty."""
         full = self._slabs
         self._slabs = []
         for at, slab in enumerate(full):
@@ -99,7 +99,7 @@ class Heap:
                 if not self._slabs or self._slabs[-1].full:
                     self._slabs.append(full[len(self._slabs)])
                 kept = self._slabs[-1].fill(kept)
-            assert len(self._slabs) <= at + 1  # never further than what was read
+            assert len(self._slabs) <= at + 1  # never writes where it has not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Passes:
         return self.mapped(lambda winners: winners)
 
     def mapped(self, function: Callable[[Candidates], T]) -> Iterator[T]:
-        """What a function makes of each bucket of winners, in key order; it is called in the workers' threads."""
+        """Call a function with each bucket of winners, in the workers' threads; gives its results in key order."""
         low: Bound | None = None
         with threads(self._merge.workers) as pool:
             while True:
@@ -148,7 +148,7 @@ class Passes:
                 low = high
 
     def _within(self, heavy: Heavy, function: Callable[[Candidates], T]) -> Iterator[T]:
-        """The winners among keys that share a window, as those of this merge."""
+        """The winners among keys that share a window, with the group numbers of this merge."""
         inner = Passes(heavy.merge, self._streams, self._memory_bytes, self._tell)
         yield from inner.mapped(
             lambda winners: function(replace(winners, group=np.full_like(winners.group, heavy.group)))
@@ -156,8 +156,8 @@ class Passes:
         self.count += inner.count
 
     def _collected(self, pool: Executor, low: Bound | None) -> tuple[Heap, Bound | None, Heavy | None]:
-        """The candidates from `low` on, up to the bound that the memory sets; or none, because those of the first
-        window are too many."""
+        """The candidates from `low` on, up to the bound that fits the memory; or the first window, when its candidates
+        alone are too many."""
         waiting = deque(self._streams(self._merge))
         running: dict[Future[Candidates | None], Iterator[Candidates]] = {}
         heap = Heap()
@@ -193,7 +193,7 @@ class Passes:
     def _shrunk(
         self, pool: Executor, heap: Heap, low: Bound | None, high: Bound | None
     ) -> tuple[Heap, Bound | None, Heavy | None]:
-        """Drop what is beaten, or the upper part of the key range."""
+        """Drop candidates that a newer one beats; if that is not enough, the upper part of the key range."""
         buckets = self._buckets(pool, heap.parts)
         if self._winning_share(buckets) <= _SHARE_MAX:
             newest = Heap()
@@ -209,7 +209,7 @@ class Passes:
                 return heap, high, None
             group, window = self._pivot(buckets, -1)
             bound = self._merge.groups.bound(group, window)
-            if bound == low:  # nothing stands before them
+            if bound == low:  # no candidate comes before them
                 inner = self._merge.deeper(group, window)
                 return heap, high, None if inner is None else Heavy(inner, group, window)
         del buckets
@@ -217,7 +217,7 @@ class Passes:
         return heap, bound, None
 
     def _winning_share(self, buckets: Buckets) -> float:
-        """About how many of the candidates win."""
+        """About which share of the candidates wins."""
         seen = won = 0
         for bucket in range(len(buckets)):
             seen += buckets.size(bucket)
@@ -227,7 +227,7 @@ class Passes:
         return won / max(seen, 1)
 
     def _middle(self, buckets: Buckets) -> Bound | None:
-        """A bound that has about half of the candidates below it, and some."""
+        """A bound with about half of the candidates below it, at least one; None when there is none."""
         sizes = (buckets.edges[:, 1:] - buckets.edges[:, :-1]).sum(axis=0)
         below = np.cumsum(sizes)[:-1]
         usable = np.flatnonzero(below > 0)
@@ -247,7 +247,7 @@ class Passes:
     def _merged(
         self, pool: Executor, parts: Sequence[Candidates], function: Callable[[Candidates], T]
     ) -> Iterator[T]:
-        """The winners bucket by bucket, a few ahead of the one who takes them."""
+        """The winners bucket by bucket; works a few buckets ahead of the caller."""
         if not sum(map(len, parts)):
             return
         buckets = self._buckets(pool, parts)

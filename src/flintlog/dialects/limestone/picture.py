@@ -19,8 +19,9 @@ from flintlog.disk import Disk
 def picture(disk: Disk, path: str, as_of: int | None, seen: Surveys) -> Picture:
     """Manifest, catalog, compacted files, logs, blobs, and an epoch file with the one epoch that counts.
 
-    What is durable is read before the logs, and sessions above it are left out where nothing durable stands behind
-    them. Files are renamed, replaced and removed, and what is durable in them stays: another file under a name tells.
+    It reads the durable epoch before the logs, and leaves out later sessions at the end of a log, behind which nothing
+    is durable. A store may rename, replace and remove files, but never changes what is durable in them, so another file
+    under a name shows the change.
     """
     found = seen.take("whole", partial(survey, disk, path))
     found.refuse_damage()
@@ -37,8 +38,8 @@ def picture(disk: Disk, path: str, as_of: int | None, seen: Surveys) -> Picture:
 def make_picture(
     found: Survey, epoch: int, names: Sequence[tuple[str, int]], *, first: int | None = None
 ) -> Picture:
-    """The picture of compacted files and logs up to these sizes, with what goes with them."""
-    assert found.manifest is not None and found.manifest_name is not None  # it would be unsupported
+    """The picture of compacted files and logs up to these sizes, with the files that belong to them."""
+    assert found.manifest is not None and found.manifest_name is not None  # else unsupported
     disk, path = found.disk, found.path
     parts = [Part(name, size) for name, size in names]
     parts += [Part(lay.blob_path(number), size) for number, size in sorted(files.blobs(disk, path).items())]
@@ -60,7 +61,7 @@ def make_picture(
 
 
 def _reach(log: LogRead, epoch: int) -> int:
-    """How far a log holds what is durable; all of it where nothing else stands behind."""
+    """The end of the last durable snippet of a log; the end of the log when every snippet is durable."""
     snippets = log.snippets
     durable = snippets.epoch <= np.uint64(epoch)
     if log.tail is not None and log.tail.torn:
@@ -78,7 +79,7 @@ def _size(disk: Disk, path: str, name: str) -> int:
 
 
 def is_member(name: str) -> bool:
-    """Names of files that a picture can have."""
+    """Can a picture have a file of this name?"""
     if "/" in name:
         match = lay.BLOB_NAME.fullmatch(posixpath.basename(name))
         return match is not None and name == lay.blob_path(int(match[1], 16))

@@ -1,6 +1,6 @@
-"""Entries to state, once, used by the live store, the command line and Spark alike.
+"""From entries to state: the one replay of the live store, the command line and Spark.
 
-The state is every key with its newest value, and it is given as pointers: which file and where in it the record stands.
+The state is every key with its newest value, given as pointers: the file and the offset of each record.
 Storages come in the order of their numbers, or in that of their bytes on disk (`merge.by_bytes`), as files of the
 original have them; keys come in the order of their bytes.
 """
@@ -43,7 +43,7 @@ OF_KEYS[[lay.PUT, lay.REMOVE, lay.PUT_BLOBS]] = True
 
 @dataclass(frozen=True, slots=True)
 class Live(Columns):
-    """Some live entries in key order: which of the state's files each stands in, and where."""
+    """Some live entries in key order: the number of each one's file among those of the state, and its offset."""
 
     file: NDArray[np.int32]
     offset: Ints
@@ -56,7 +56,7 @@ class Live(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One file of the log and the snippets in it that count."""
+    """One file and the snippets in it that count."""
 
     name: str
     snippets: Snippets
@@ -92,7 +92,7 @@ class State:
         return self.mapped(lambda live: live)
 
     def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
-        """What a function makes of each batch of live entries, in key order; it is called in several threads."""
+        """Call a function with each batch of live entries, in several threads; gives its results in key order."""
         passes = Passes(self._merge, self._streams, self._memory_bytes, self._tell)
         return passes.mapped(lambda winners: function(self._live(winners)))
 
@@ -111,7 +111,7 @@ class State:
         )
 
     def _tell(self) -> None:
-        """How far this pass over the files is; entries are taken to be of one size."""
+        """Report how far this pass over the files is, as if all entries had one size."""
         size = sum(len(view) for view in self.views)
         self._survey.disk.progress(sum(self._seen) * size // max(self._entries, 1), size)
 
@@ -140,11 +140,11 @@ class State:
 
 
 def epoch_of(survey: Survey, as_of: int | None) -> int:
-    """The epoch of a state that is asked for: the durable one, or an earlier one that is still there."""
+    """The epoch of the state asked for: the durable one, or an earlier one whose state is still there."""
     if as_of is None:
         return survey.durable
     survey.refuse_missing(as_of)
-    return min(as_of, survey.durable)  # compacted files may hold a later epoch than the epoch files
+    return min(as_of, survey.durable)  # compacted files may reach further than the epoch files
 
 
 class Cleared:
@@ -155,7 +155,7 @@ class Cleared:
         self._emptied: set[int] = set()  # storages whose entries in the base are gone
 
     def note(self, entries: Entries, snippets: Snippets, low: int) -> None:
-        """Take in the operations on storages among some entries; `low` is the epoch that the base reaches to."""
+        """Note the operations on storages among some entries; the base reaches up to epoch `low`."""
         for at in np.flatnonzero(~OF_KEYS[entries.type] & (entries.type != lay.ADD_STORAGE)).tolist():
             storage = int(entries.storage[at])
             version = (int(entries.major[at]), int(entries.minor[at]))
@@ -164,7 +164,7 @@ class Cleared:
                 self._emptied.add(storage)
 
     def is_live(self, winners: Candidates, groups: Groups) -> NDArray[np.bool_]:
-        """Not removed, not cleared. An entry with the very version of a clearing stays."""
+        """Which winners are neither removed nor cleared. An entry with the same version as a clearing stays."""
         live: NDArray[np.bool_] = (winners.flags & REMOVE) == 0
         if not self._versions:
             return live
@@ -182,12 +182,12 @@ class Cleared:
 
 
 def lengths_of(sources: Sources, part: Candidates) -> Ints:
-    """How long the records of candidates are; very long ones are looked at again."""
+    """The lengths of candidates' records; very long ones are read from the records."""
     length = part.length.astype(np.int64)
     for at in np.flatnonzero(part.length == np.uint32(LENGTH_MAX)).tolist():
         begin = part.address[at : at + 1]
         size, needed = 0, lay.PUT_HEADER.size
-        while size < needed:  # the head tells where the number of blobs stands, and that the end
+        while size < needed:  # the head says where the number of blobs is, which says where the end is
             size = needed
             _, buffer, start = next(sources.chunks(begin, begin + np.uint64(size)))
             offset = int(begin[0]) - start
@@ -197,7 +197,7 @@ def lengths_of(sources: Sources, part: Candidates) -> Ints:
 
 
 def columns_of(entries: Entries, *, base: bool) -> Keyed:
-    """Entries of keys as a merge takes them."""
+    """Entries with keys, as a merge takes them."""
     flags = np.where(entries.type == lay.REMOVE, REMOVE, 0).astype(np.uint8)
     if base:
         flags |= np.uint8(BASE)

@@ -1,10 +1,10 @@
-"""A log file to columns: its snippets, where each entry stands, its fields, and where and why reading stopped.
+"""A log file to columns: its snippets, the place and the fields of each entry, and where and why reading stopped.
 
 Two passes, both compiled for large input, with nothing per record in Python. `walk` goes from record to record and
 lists the snippets; `read_entries` then gives the entries of chosen snippets as columns. Either can begin in the
 middle of a file, where a record begins and the snippet around it is known.
 
-What stopped a walk is judged once, by `judge.py`.
+`judge.py` alone judges what stopped a walk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Bytes = NDArray[np.uint8]
 # Why a walk stopped.
 EDGE = 0  # the file ends behind a record
 PAUSED = 1  # the range ends behind a record
-TYPE = 2  # no record begins so
+TYPE = 2  # no record begins with this byte
 CUT = 3  # the file ends inside a record
 OUTSIDE = 4  # an entry or an end marker outside a snippet
 _FULL = 5
@@ -61,7 +61,7 @@ class Snippets(Columns):
     end_epoch: Words  # its epoch
 
     def positions(self) -> Ints:
-        """The epochs as positions; what is above 2^63 - 1 can only come from damage and stays there."""
+        """The epochs as positions; a larger one than 2^63 - 1 can only come from damage, and is cut to that."""
         return np.minimum(self.epoch, np.uint64(2**63 - 1)).astype(np.int64)
 
 
@@ -72,7 +72,7 @@ class Entries(Columns):
     offset: Ints
     length: Ints  # of the whole record
     type: Bytes
-    snippet: NDArray[np.int32]  # place in the snippets that were asked for
+    snippet: NDArray[np.int32]  # index into the snippets that were asked for
     storage: Words
     key_length: Ints
     value_length: Ints
@@ -92,7 +92,7 @@ class Entries(Columns):
 
     @property
     def blob_count(self) -> Ints:
-        """How many blobs each names."""
+        """How many blobs each entry names."""
         with_blobs = self.type == lay.PUT_BLOBS
         behind = self.length - lay.PUT_SIZE - self.key_length - self.value_length - lay.BLOB_COUNT.size
         return np.where(with_blobs, behind // lay.BLOB_SIZE, 0)
@@ -105,7 +105,7 @@ _KEY_OFFSET[lay.REMOVE] = lay.REMOVE_HEADER.size
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where and why a walk stopped; `inside` a snippet, which is then the last one of the walk."""
+    """Where and why a walk stopped; `inside`: in a snippet, the last one of the walk."""
 
     offset: int
     reason: int
@@ -118,7 +118,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The snippets of a file or of a range of it, and where they stop."""
+    """The snippets of a file or of a range of it, and where the walk stopped."""
 
     snippets: Snippets
     stop: Stop
@@ -129,13 +129,13 @@ class Walk:
 
     @property
     def whole(self) -> Snippets:
-        """All but the one that reading stopped inside of."""
+        """All snippets but the one inside which reading stopped."""
         return self.snippets[:-1] if self.stop.inside and not self.stop.good else self.snippets
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The snippet that a range begins inside of."""
+    """The snippet inside which a range begins."""
 
     offset: int
     epoch: int
@@ -249,7 +249,7 @@ def walk(
 ) -> Walk:
     """The snippets from `start` on, up to the first record that begins at or behind `end`.
 
-    `reached` is one number for a thread that watches: where the walk is.
+    `reached` gets the offset of the walk, for a thread that watches.
     """
     if reached is None:
         reached = np.zeros(1, np.int64)
@@ -259,7 +259,7 @@ def walk(
     parts: list[Snippets] = []
     carried = around is not None
     while True:
-        # How many snippets can there be? The file's size bounds it, not a field in the file.
+        # The file's size bounds the number of snippets, not a field in the file.
         capacity = min(chunk, max(limit - at, 0) // lay.MARKER_SIZE + 2)
         columns = [np.zeros(capacity, kind) for kind in Snippets.types().values()]
         if carried and around is not None:

@@ -1,14 +1,15 @@
-"""A log directory, looked at without changing it: what counts, what does not, and what is wrong with it.
+"""A look at a log directory, which changes nothing: what counts, what does not, and what is wrong.
 
-A survey is everything that opening needs: the version and the edition, the durable epoch, the catalog that holds,
+A survey has all that opening needs: the version and the edition, the durable epoch, the catalog that holds,
 the compacted files below, the logs above with their snippets, and which bytes an opening store cuts or marks.
 
 *Recovery.* The state is made of
 
-1. the *base*: the compacted files that the catalog names. In the shipped edition also a compacted file that it does
-   not name, because a crash came before the catalog, and the one before it where there is no other,
+1. the *base*: the compacted files that the catalog names. In the shipped edition also a compacted file that the catalog
+   does not name, because a crash came before the catalog was written, or the previous compacted file when there is no
+   other,
 2. on top of it, from every log, the snippets above the catalog's maximum epoch up to the durable one. The highest
-   write version of a key counts; every entry here counts more than one of the base.
+   write version of a key counts; every entry of a log beats one of the base.
 
 Shipped: a log that the catalog does not list, with snippets that the maximum epoch should cover, was left out by a
 compaction (the original does that to channels which a later process did not open, and after a migration). Then the
@@ -47,13 +48,13 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """A log that was walked: its snippets, and what cannot be read at its end."""
+    """A log that was walked: its snippets, and the bytes at its end that cannot be read."""
 
     file: LogFile
     walk: Walk
     tail: Tail | None
-    listed: bool  # the catalog says that compaction has taken it in, by its name or by its first epoch
-    covered: bool = False  # the tail is damage that costs nothing: the compacted files hold what the log held
+    listed: bool  # a compaction has taken it in, by its name in the catalog or by its first epoch
+    covered: bool = False  # the damage in the tail costs nothing: the compacted files hold what the log held
 
     @property
     def snippets(self) -> Snippets:
@@ -68,13 +69,13 @@ class LogRead:
         return bool(len(self.snippets)) and int(self.snippets.epoch.max()) > epoch
 
     def pending(self, durable: int) -> Snippets:
-        """The snippets above the durable epoch that nothing invalidates yet: an opening store must do it."""
+        """The snippets above the durable epoch that are not invalidated yet: a store does it when it opens."""
         found = self.snippets
         return found[(found.kind == lay.BEGIN) & (found.epoch > np.uint64(durable))]
 
 
 def counted(found: Snippets, low: int, high: int) -> Snippets:
-    """The snippets that nothing invalidates, with an epoch above `low` and up to `high`."""
+    """The snippets that are not invalidated, with an epoch above `low` and up to `high`."""
     keep = (found.kind == lay.BEGIN) & (found.epoch <= np.uint64(high))
     if low >= 0:
         keep &= found.epoch > np.uint64(low)
@@ -93,10 +94,10 @@ class Survey:
     edition: Edition = "designed"
     catalog: Catalog = field(default_factory=Catalog)
     catalog_name: str | None = None  # the file that holds; None: there is none
-    unfinished: Catalog | None = None  # one whose switch is not done: the one before it holds
+    unfinished: Catalog | None = None  # a new one whose switch is not done: the old one holds
     durable: int = 0  # by the epoch files
-    witness: int = 0  # an epoch that was durable, by `data/durable`
-    reach: int = 0  # the epoch that logs are judged by: the durable one; where it is lost, see `epochs.py`
+    witness: int = 0  # an epoch that was durable, from `data/durable`
+    reach: int = 0  # the epoch that judges the logs: the durable one; where that is lost, see `epochs.py`
     base: tuple[str, ...] = ()
     base_walks: dict[str, Walk] = field(default_factory=dict)
     logs: list[LogRead] = field(default_factory=list)
@@ -105,7 +106,7 @@ class Survey:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The files that are walked, and how large they were when they were listed."""
+        """The files to walk, with their sizes when they were listed."""
         there = {**self.listing.compacted, lay.COMPACTED_PREVIOUS: self.listing.previous or 0}
         return {name: there[name] for name in self.base} | {log.name: log.size for log in self.listing.logs}
 
@@ -120,11 +121,11 @@ class Survey:
 
     @property
     def last_epoch(self) -> int:
-        """The largest epoch that ever appeared; the next session needs a higher one, or this one."""
+        """The largest epoch in the directory; the next session gets this one or a higher one."""
         return max([self.durable, *(int(log.snippets.epoch.max()) for log in self.logs if len(log.snippets))])
 
     def greatest(self, epoch: int) -> int:
-        """The greatest epoch, up to this one, that the state holds a session of."""
+        """The greatest epoch, up to this one, of a session in the state."""
         counted = (read.counted(self.low, epoch).epoch for read in self.logs)
         return max([0, min(self.low, self.durable), *(int(some.max()) for some in counted if len(some))])
 
@@ -135,20 +136,20 @@ class Survey:
 
     @property
     def has_lost_epochs(self) -> bool:
-        """Are there sessions of which nothing says whether they are durable?"""
+        """Are there sessions of which no file says whether they are durable?"""
         return any(finding.code in epochs.LOST for finding in self.findings)
 
     def refuse_damage(self) -> None:
-        """Raise for what stops a store from opening."""
+        """Raise the gravest finding, if it stops a store from opening."""
         refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, epoch: int) -> None:
-        """Raise for an epoch of which there is no state: it is not durable, or compacted files hold a later one."""
+        """Raise for an epoch without a state: it is not durable, or compacted files hold a later one."""
         low = max(self.low, 0)
         check_reached((epoch,), (low,), (max(low, self.durable),), unit="epoch", path=self.path)
 
     def refuse_forgetting(self) -> None:
-        """Raise where nothing says what is durable: a store that opens forgets all that is not."""
+        """Raise when no epoch file says what is durable: a store that opens would forget all sessions."""
         missing = next((finding for finding in self.findings if finding.code == "epoch-missing"), None)
         if missing is not None and any(len(log.pending(self.durable)) for log in self.logs):
             raise RefusedError(
@@ -162,7 +163,7 @@ class Survey:
         return posixpath.join(self.path, name)
 
     def view(self, name: str, *, active: bool = False, begin: int = 0, end: int | None = None) -> memoryview:
-        """The bytes of a file, or a range of them that is needed; an active log may still be cut."""
+        """The bytes of a file, or of a range of it; an active log is copied, because a store may cut it."""
         place = self.place(name)
         try:
             with self.disk.open(place) as file:
@@ -191,9 +192,9 @@ def survey(
     walker: Walker | None = None,
     assumed: Manifest | None = None,
 ) -> Survey:
-    """Look at every file, or without `walk` at all but the logs and the compacted files.
+    """Look at every file; with `walk=False` at all but the logs and the compacted files.
 
-    A directory that changes meanwhile is looked at again. An `assumed` manifest stands in for one that is damaged.
+    Looks again at a directory that changes meanwhile. An `assumed` manifest stands in for a damaged one.
     """
     progress = progress or disk.progress
     walker = (walker or partial(_walks, progress=progress)) if walk else None
@@ -226,13 +227,13 @@ def _survey(
 ) -> Survey:
     found = Survey(disk, path)
     before = list_files(disk, path)
-    # The epoch first: what is durable now is already in the logs that are listed next.
+    # The epoch first: what is durable now is already in the logs, which are listed next.
     # And its witness before that: it is never ahead of the epoch file.
     found.witness = epochs.read_witness(disk, path)
     epochs.read_durable(found, before)
     found.listing = list_files(disk, path)
     if found.listing.epochs.keys() != before.epochs.keys():
-        # The file that was read as the newest may be the empty one behind it.
+        # The file read as the newest may be the empty one behind it.
         raise ChangedError(
             "an epoch file was rotated while it was read", file=path, advice="Read the directory again"
         )
@@ -309,8 +310,8 @@ def _read_manifest(found: Survey, catalogs: dict[str, bytes], assumed: Manifest 
 
 
 def _edition(version: int, catalogs: dict[str, bytes]) -> Edition:
-    """Versions 1 and 2 are the note's. The program's own version 2 is told by a catalog that names its compacted file,
-    whole or torn."""
+    """Versions 1 and 2 are the note's. A catalog, whole or torn, that names the program's compacted file shows the
+    program's own version 2."""
     if version > lay.VERSION_OF["designed"]:
         return "shipped"
     named = any(lay.COMPACTED_FILE.encode() in raw for raw in catalogs.values())
@@ -318,7 +319,7 @@ def _edition(version: int, catalogs: dict[str, bytes]) -> Edition:
 
 
 def _take_as_logs(listing: Listing) -> None:
-    """The compacted file of version 1 is a log like any other, the oldest of its channel; opening names it so."""
+    """The compacted file of version 1 is a log like any other, the oldest of its channel; opening renames it to one."""
     old = {
         lay.COMPACTED_PREVIOUS: listing.previous,
         lay.COMPACTED_FILE: listing.compacted.pop(lay.COMPACTED_FILE, None),
@@ -376,7 +377,7 @@ def _note_catalog(
 
 
 def _needs_catalog(found: Survey) -> bool:
-    """Only a catalog tells which of several compacted files count. The shipped edition has one, known by its name."""
+    """Only a catalog says which of several compacted files count. The shipped edition has one, known by its name."""
     return found.edition == "designed" and any(map(lay.CMPCT_NAME.fullmatch, found.listing.compacted))
 
 
@@ -401,7 +402,7 @@ def _walk_all(found: Survey, progress: Progress, walker: Walker) -> None:
 
 
 def _walks(found: Survey, names: Sequence[str], progress: Progress) -> Iterator[Walk]:
-    """The files walked in threads of this process; a large one tells where it is from time to time."""
+    """Walk the files in threads of this process, and report progress inside large ones."""
     active = {log.name: log.active for log in found.listing.logs}
     done = 0
     workers = threads_for(found.size)
@@ -421,7 +422,7 @@ def _walks(found: Survey, names: Sequence[str], progress: Progress) -> Iterator[
 
 
 def _judge_tail(found: Survey, read: LogRead) -> LogRead:
-    """The same log, with what cannot be read at its end."""
+    """The same log with its tail judged."""
     if read.walk.stop.good:
         return read
     view = found.view(read.file.name, active=read.file.active)
@@ -433,13 +434,13 @@ def _judge_tail(found: Survey, read: LogRead) -> LogRead:
 
 
 def _begins_below(found: Survey, snippets: Snippets) -> bool:
-    """Does the first session show that a compaction has taken the log in? In the designed edition it does."""
+    """Has a compaction taken this log in, by the epoch of its first session? Only the designed edition shows it so."""
     first = counted(snippets, -1, lay.NUMBER_MAX)[:1]
     return found.edition == "designed" and bool(len(first)) and int(first.epoch[0]) <= found.low
 
 
 def _is_covered(found: Survey, read: LogRead, tail: Tail, view: memoryview) -> bool:
-    """Has a compaction taken in all that a log held, also what stood behind the damage?"""
+    """Has a compaction taken in all that a log held, also behind the damage?"""
     last = read.snippets.epoch[-1:]
     return (
         read.listed
@@ -480,7 +481,7 @@ def _judge_logs(found: Survey) -> None:
 
 
 def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
-    """A compaction rotates every log first, so that an active one holds nothing that it took in."""
+    """Sessions in an active log that a compaction should have rotated away: it rotates every log first."""
     old = read.counted(-1, found.low)
     old = old[old.entries > 0]
     if found.low >= 0 and len(old):
@@ -491,7 +492,7 @@ def _old_sessions(found: Survey, read: LogRead) -> Iterator[Finding]:
 
 
 def _is_whole(found: Survey, read: LogRead | None) -> bool:
-    """Does a log that was compacted still hold what the compaction took from it, as far as can be seen?"""
+    """Does a compacted log still hold what the compaction took from it, as far as can be seen?"""
     return read is not None and read.tail is None and bool((read.counted(-1, found.low).entries > 0).any())
 
 

@@ -1,7 +1,7 @@
 """Columns to Arrow: the entries view and the state view.
 
-Storage ids, write versions and blob numbers are unsigned 64-bit numbers and use their highest bit, so that they are
-decimals of 20 digits here: Spark has no unsigned numbers.
+Storage ids, write versions and blob numbers are unsigned 64-bit numbers and use their highest bit. Here they are
+decimals of 20 digits, because Spark has no unsigned numbers.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ STATUSES = [DURABLE, PENDING, INVALIDATED, COMPACTED]
 
 
 def statuses_of(snippets: Snippets, durable: int, *, base: bool) -> NDArray[np.int32]:
-    """How each snippet counts, as a place in `STATUSES`."""
+    """How each snippet counts, as an index into `STATUSES`."""
     if base:
         return np.full(len(snippets), STATUSES.index(COMPACTED), np.int32)
     found = np.where(snippets.epoch > np.uint64(durable), STATUSES.index(PENDING), STATUSES.index(DURABLE))
@@ -182,9 +182,9 @@ def _epoch(position: tuple[int, ...]) -> int:
 
 
 def keys_of(text: str) -> list[bytes]:
-    """A key as a person types it: as text, with or without the quotes that it is shown in, or as its bytes in hex.
+    """The keys that the user may mean: text, with or without the quotes of the output, or bytes in hex.
 
-    What can be read in several ways is looked for in all of them.
+    Text that can be read in several ways gives a key for each.
     """
     found = [text.encode("utf-8", "surrogateescape")]
     if len(text) > 1 and text[0] == text[-1] == '"':
@@ -239,7 +239,7 @@ def _read_fields(buffer: Any, offset: Any, keys: Any, values: Any, blobs: Any) -
 
 
 def fields_of(views: Sequence[memoryview], live: Live) -> Fields:
-    """The fields of live records, which are all puts, from their heads."""
+    """The fields of live records, from their heads; live records are all puts."""
     columns = [np.empty(len(live), np.int64) for _ in range(3)]
     for which in np.unique(live.file):
         mine = np.flatnonzero(live.file == which)

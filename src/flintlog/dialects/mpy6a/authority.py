@@ -1,6 +1,6 @@
 """Which log decides what the data files hold: the operation log, or the note's files where there is none.
 
-Both answer the same questions, so that a caller need not know which of them it asks.
+Both have the same methods, so that a caller need not know which one it has.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ class ByNote:
     """The snapshot, then the change log, then the ends of the files that are written."""
 
     log_name: ClassVar[str] = lay.CHANGES_FILE
-    described: dict[str, int] = field(default_factory=dict)  # how long the files of the snapshot were: synced
+    described: dict[str, int] = field(default_factory=dict)  # the lengths in the snapshot: synced that far
     created: str | None = None  # the file that the last change created
     newest: dict[str, StateID] = field(default_factory=dict)  # session id in each file that is written
 
     def last(self, logged: StateID) -> StateID:
-        """Where the log ends. No event tells of a record, but what was put has the id of its operation."""
+        """Where the log ends. A change log has no event for a record, but the record has its state id."""
         return max([logged, *self.newest.values()])
 
     def synced(self, name: str, otherwise: int) -> int:
-        """How much of a data file stands there for certain."""
+        """How much of a data file is synced."""
         return otherwise
 
     def tail(self, name: str) -> bytes:
-        """What follows, and may not stand in the file."""
+        """The bytes behind that, which the file may lack."""
         return b""
 
     def torn_from(self, file: File) -> int:
-        """From where on the end of a file may be torn."""
+        """The offset from which on the end of a file may be torn."""
         return self.described.get(file.name, 0) if file.written else _NEVER_TORN
 
     def misfit(self, file: File, size: int | None) -> Finding | None:
-        """What is wrong with the size of a file, None where it is missing: its records need not be looked at then."""
+        """The finding for a file of a wrong size (None: it is missing), whose records then need no look."""
         if size is None and (file.length or file.name != self.created):
             return short(file, 0, "the file is missing")
         size = size or 0
@@ -58,40 +58,40 @@ class ByNote:
         return None
 
     def unsettled(self, file: File, size: int) -> Finding | None:
-        """What opening writes to the end of a file, or cuts there."""
+        """The finding for bytes that opening writes to the end of a file, or cuts there."""
         return None
 
     def still_told(self, file: File) -> bool:
-        """Of a file of the past that is gone: is it known which sessions waited in it?"""
+        """For a file that is deleted by now: is it known which sessions waited in it?"""
         return not file.written and file.offset == file.length == self.described.get(file.name)
 
     def misses_exhausted(self, size: int) -> Finding | None:
-        """What is wrong with the size of the file of exhausted sessions."""
+        """The finding when the file of exhausted sessions lacks bytes."""
         return None
 
     def exhausted_bytes(self, view: memoryview) -> memoryview:
-        """All that belongs to that file."""
+        """All bytes of that file."""
         return view
 
 
 @dataclass(slots=True)
 class ByOperationLog:
-    """The operation log, and what it says that the other files may lack: opening writes it there."""
+    """The operation log, and the bytes of it that the other files may lack: opening writes them there."""
 
     log_name: ClassVar[str] = lay.OPERATIONS_FILE
     descriptors: list[lay.Descriptor]  # of the checkpoint
     exhausted: int  # bytes of exhausted sessions that were synced by the checkpoint
-    opened: int  # events of the checkpoint that hold an open session
+    opened: int  # open sessions in the checkpoint
     changes: list[bytes] = field(default_factory=list)  # events of the change log since the checkpoint
     set_aside: list[Bytes] = field(default_factory=list)  # exhausted sessions since the checkpoint
-    tails: dict[str, list[Bytes]] = field(default_factory=dict)  # what follows in each data file
+    tails: dict[str, list[Bytes]] = field(default_factory=dict)  # the bytes behind that, by data file
     _synced: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._synced = {item.name: item.length for item in self.descriptors}
 
     def note(self, effects: Iterable[Effect]) -> None:
-        """Add what an operation does to the files."""
+        """Note what an operation does to the files."""
         for effect in effects:
             match effect:
                 case Written(file, _, data):
@@ -154,6 +154,6 @@ Authority = ByNote | ByOperationLog
 
 
 def short(file: File, size: int, message: str) -> Finding:
-    """A file that lacks bytes which were acknowledged."""
+    """The finding for a file that lacks acknowledged bytes."""
     sizes = f"{file.length} bytes", f"{size} bytes"
     return CODES.finding("file-short", message, file.name, size, *sizes)

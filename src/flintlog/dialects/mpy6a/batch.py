@@ -19,7 +19,7 @@ Ids = NDArray[np.uint64]
 
 
 def split(payloads: Payloads, size_max: int) -> Iterator[Payloads]:
-    """Pieces whose records are about so long, in order."""
+    """Slices of rows in order, each of at most `size_max` bytes of records; a larger record is alone."""
     for rows in slices(sizes(np.zeros(len(payloads), np.uint64), payloads.length), size_max):
         yield payloads[rows]
 
@@ -61,7 +61,7 @@ def encode(
 
 
 def encode_new(replay_time: int, first: lay.StateID, topic: int, data: Payloads) -> bytearray:
-    """Records of sessions that never waited before, with ids that follow each other."""
+    """Records of new sessions, with consecutive ids."""
     count = len(data)
     return encode(
         replay_time,

@@ -1,7 +1,7 @@
-"""Which files to merge: the unread remains of those that are no longer written.
+"""Which files to merge: those that are no longer written, for their unread remains.
 
 Neighbours of one delay become one file, up to the size of a full one. It stands where the first of them stood,
-so order by time is kept. A single file is worth the work when more than half of it is read.
+so order by time is kept. A single file is rewritten when more than half of it is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Merge:
 
 
 def plan(machine: Machine, file_bytes: int, keep: Container[str] = ()) -> list[Merge]:
-    """What to merge; files named in `keep` stay as they are."""
+    """The merges; files named in `keep` stay as they are."""
     found = []
     for delay, chain in sorted(machine.chains.items()):
         group: list[File] = []

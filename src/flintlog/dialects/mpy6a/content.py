@@ -1,4 +1,4 @@
-"""The bytes of one data file as operations see it: those that stand in the operation log only included."""
+"""The bytes of one data file as operations see it: with the bytes that only the operation log has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flintlog.disk import Disk
 
 
 def view_of(disk: Disk, path: str, *, copy: bool) -> memoryview:
-    """The bytes of a file, none when it is not there; one that may be cut meanwhile is copied."""
+    """The bytes of a file, none when it is missing; pass `copy` for a file that may be cut meanwhile."""
     if disk.stat(path) is None:
         return memoryview(b"")
     with disk.open(path) as file:
@@ -19,12 +19,12 @@ def view_of(disk: Disk, path: str, *, copy: bool) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A data file and what may be missing at its end. It travels to a task."""
+    """A data file and the bytes that may be missing at its end. A task can have it."""
 
     disk: Disk
     path: str
     file: File
-    synced: int = 0  # what follows is `missing`, whatever the file says
+    synced: int = 0  # `missing` takes the place of the file's bytes from here on
     missing: bytes = b""
 
     @property

@@ -1,8 +1,8 @@
 """The state of a directory by many workers, and merged files that they write.
 
 Chains are sorted by time, so the state is cut into ranges of its order, which is time, then chain, then place in the
-chain. A task for each file looks through what waits in it and marks a record for every so many bytes. Marks of all
-files in their order say where to cut, and from where on a task has to read each file for its range.
+chain. A task for each file goes through its waiting records and marks one every so many bytes. The sorted marks of all
+files say where to cut, and from where on a task has to read each file for its range.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RANGE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Records of a file, some bytes apart: offset and time; the first one is the first that may wait."""
+    """Records of a file, some bytes apart: offset and time. The first is the first that may wait."""
 
     offset: tuple[int, ...]
     time: tuple[int, ...]
@@ -51,10 +51,10 @@ class Marks:
 
 
 def marks(content: Content, mark_bytes: int) -> Marks:
-    """Look through what may wait in a file."""
+    """Mark records among those that may wait in a file."""
     file = content.file
     view, base = content.view(), 0
-    if len(view) < file.length:  # it is gone, and what waits in it stands in the operation log
+    if len(view) < file.length:  # the file is gone; the operation log has its waiting records
         view, base = content.part(file.offset, file.length), file.offset
     offsets: list[int] = []
     times: list[int] = []
@@ -134,7 +134,7 @@ def _ranges(
     until: StateID | None,
     range_bytes: int,
 ) -> list[Range]:
-    """The order of all records, cut at marks so that ranges are about of one size."""
+    """Cut the order of all records at marks, into ranges of about one size."""
     places: list[list[Cut]] = [
         [
             (time, number, at, offset)
@@ -176,7 +176,7 @@ def _sized(chains: list[list[Content]], places: list[list[Cut]]) -> Iterator[tup
 def _part(
     chain: list[Content], number: int, places: list[Cut], low: Cut | None, high: Cut | None
 ) -> tuple[tuple[Content, ...], Within] | None:
-    """What a range needs of a chain; None for nothing."""
+    """What a range needs of a chain; None when nothing."""
     first = 0 if low is None else max(bisect_right(places, low) - 1, 0)
     last = len(places) if high is None else bisect_left(places, high)
     if first >= last:
@@ -192,7 +192,7 @@ def _part(
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A file that a task fills with what is not read of others."""
+    """A new file, which a task fills with the unread parts of others."""
 
     disk: Disk
     path: str
@@ -209,7 +209,7 @@ def chunks_of(disk: Disk, path: str, merge: Merge) -> Iterator[bytes]:
 
 
 def fill(item: Merged) -> int:
-    """Write a merged file, durably; how many bytes it has."""
+    """Write a merged file, durable on return; returns its size."""
     at = 0
     with item.disk.open(item.scratch, "write") as file:
         for chunk in chunks_of(item.disk, item.path, item.merge):
@@ -223,9 +223,9 @@ def fill(item: Merged) -> int:
 def merged_files(
     workers: Workers | None, disk: Disk, path: str, merges: Sequence[Merge]
 ) -> Iterator[Sequence[File]]:
-    """Write merged files, by workers where there are some. They are whole and open in the block, which names them.
+    """Write merged files, by workers if given. They are whole and open inside the block, which must name them.
 
-    Scratch names have a token of this job: a task of an earlier job that is late finds no file to write to.
+    Scratch names have a token of this job: a late task of an earlier job finds no file to write to.
     """
     token = "merged" if workers is None else uuid.uuid4().hex[:12]
     names = [f"{path}/{SCRATCH_DATA}.{token}-{number}{lay.SCRATCH_SUFFIX}" for number in range(len(merges))]

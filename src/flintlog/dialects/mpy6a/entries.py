@@ -1,9 +1,8 @@
-"""The entries of a directory, piece by piece, and its state.
+"""The entries of a directory, split by split, and its state.
 
-Entries are the descriptors of the snapshot, the events of the logs, the records of the data files and those of the
-sessions that were set aside: each file is a split, a large data file several. A piece that does not hold what the
-plan said (damage, a file that went away) is an error, never fewer rows. A torn tail is no damage: nothing
-acknowledged stood there.
+Entries are the descriptors of the snapshot, the events of the logs, the records of the data files and those of
+exhausted sessions: each file is a split, a large data file several. A split that does not hold what the plan said
+(damage, a file that went away) is an error, never fewer rows. A torn tail is no damage: nothing in it was acknowledged.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from flintlog.dialects.mpy6a.waiting import merge
 from flintlog.disk import Disk
 from flintlog.errors import DamageError, RefusedError
 
-_WINDOW = 64 << 20  # bytes of a walk over records
+_WINDOW = 64 << 20  # bytes that a walk over records reads at a time
 _LOGS = (lay.CHANGES_FILE, lay.OPERATIONS_FILE)
 
 
@@ -79,15 +78,15 @@ def _holds(name: str, query: EntryQuery) -> bool:
 
 
 def _data_files(found: Survey) -> Iterator[tuple[str, int, bool, int]]:
-    """Name, end of the records, whether the file may grow, and where those begin that still wait; by delay, in the
-    order of each chain."""
+    """Name, end of the records, whether the file may grow, and where its waiting records begin; by delay, in the order
+    of each chain."""
     listed = found.listing.data
     if found.machine.files:
         for _, chain in sorted(found.machine.chains.items()):
             for file in chain:
                 if file.name in listed:
                     yield file.name, min(listed[file.name], file.length), file.written, file.offset
-    else:  # nothing tells which of them count, or where they end
+    else:  # no log says which of them count, or where they end
         for name in sorted(listed, key=lambda name: (lay.parse_name(name) or 0, name)):
             yield name, listed[name], True, 0
 
@@ -97,8 +96,8 @@ def _ranges(
 ) -> Iterator[Split]:
     """One range, or for a large file several that begin with a record.
 
-    Each knows when the record before it is due, how many of its first bytes are of sessions that ended, and behind how
-    many opening writes the bytes again, from the operation log.
+    Each has in its context when the record before it is due, how many of its first bytes belong to ended sessions, and
+    how many are synced: opening writes the rest again from the operation log.
     """
     again = found.authority.synced(name, end)
     marks = [(0, 0)]
@@ -112,7 +111,7 @@ def _ranges(
 
 
 def _marks(found: Survey, name: str, end: int, written: bool, step: int) -> Iterator[tuple[int, int]]:
-    """Where the first record of each step begins, and when the one before it is due. Data is not read."""
+    """Where the first record of each step begins, and when the one before it is due."""
     at, slot, before, size = 0, 0, 0, _WINDOW
     place = posixpath.join(found.path, name)
     if found.disk.stat(place) is None:
@@ -136,7 +135,7 @@ def _marks(found: Survey, name: str, end: int, written: bool, step: int) -> Iter
 
 
 def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterator[pa.RecordBatch]:
-    """The entries of one piece that a query asks for."""
+    """The entries of one split that a query asks for."""
     if split.file == lay.SNAPSHOT_FILE:
         yield from _read_descriptors(disk, path, split, query)
     elif split.file in _LOGS:
@@ -160,7 +159,7 @@ def _read_descriptors(disk: Disk, path: str, split: Split, query: EntryQuery) ->
 
 
 def _descriptors(view: memoryview) -> tuple[list[tuple[int, int, lay.Descriptor]], DamageError | None]:
-    """The descriptors of a snapshot with their places, and what stopped reading."""
+    """The descriptors of a snapshot with their places, and the damage that stopped reading."""
     found: list[tuple[int, int, lay.Descriptor]] = []
     at = 0
     try:
@@ -186,7 +185,7 @@ def _read_events(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iter
 def _log(
     disk: Disk, path: str, split: Split
 ) -> tuple[memoryview, LogScan | None, EventColumns | None, Damage | None]:
-    """A log with its events and their fields, and what is wrong with it."""
+    """A log with its events and their fields, and its damage."""
     view = _view(disk, path, split)
     return view, *_read_log(view, checked=split.file == lay.OPERATIONS_FILE)
 
@@ -206,7 +205,7 @@ def _read_log(
 
 
 def _decides(disk: Disk, path: str, name: str) -> bool:
-    """Beside an operation log the note's files are written anew where they are damaged."""
+    """Beside an operation log damage in the note's files does no harm: opening writes them anew."""
     return name == lay.OPERATIONS_FILE or disk.stat(posixpath.join(path, lay.OPERATIONS_FILE)) is None
 
 
@@ -229,7 +228,7 @@ def _read_records(disk: Disk, path: str, split: Split, query: EntryQuery) -> Ite
         damage = scan.judge_records(buffer, stop, before, written=False)
         if damage is None:
             return
-        if stop.offset < split.context[1]:  # no session waits here, so no look has read it
+        if stop.offset < split.context[1]:  # no session waits in it, so no look has read it
             at = split.context[1]
             continue
         if split.context[2] <= stop.offset < split.end - split.start:
@@ -246,7 +245,7 @@ def _operation(split: Split) -> str:
 
 
 def _view(disk: Disk, path: str, split: Split) -> memoryview:
-    """The bytes of a piece; of a file that may be cut meanwhile a copy."""
+    """The bytes of a split; a copy if the file may be cut meanwhile."""
     place = posixpath.join(path, split.file)
     if disk.stat(place) is None:
         raise _gone(place)
@@ -286,7 +285,7 @@ def entry_fields(
 
 
 def _is_whole(name: str) -> bool:
-    """Is this a file that is read at once? The others hold records."""
+    """Is this file read whole? The others hold records."""
     return name in (lay.SNAPSHOT_FILE, *_LOGS)
 
 
@@ -323,7 +322,7 @@ def _every_field(found: Survey, where: ByteRange | None) -> Iterator[ByteField]:
 
 
 def _file_spans(found: Survey, name: str, view: memoryview, where: ByteRange | None) -> Iterator[Span]:
-    """A whole file; what stands behind the length that is told of it does not count."""
+    """The spans of a whole file; bytes behind the length that the logs give it do not count."""
     if name in found.listing.scratch:
         yield from leftover(len(view))
     elif _is_whole(name):
@@ -388,7 +387,7 @@ def _record_spans(
     ordered: bool,
     on: bool = False,
 ) -> Iterator[Span]:
-    """The records of a piece that begins at `base`; `on`: behind damage too, where good ones follow."""
+    """The records of a range that begins at `base`; with `on` also those behind damage, where good ones follow."""
     at = 0
     while at >= 0:
         stop = None
@@ -412,7 +411,7 @@ def _record_spans(
 
 
 def state(disk: Disk, path: str, as_of: StateID | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
-    """Every session that waits, in the order of replay; now, or when an operation was the last one."""
+    """Every session that waits, in the order of replay; now, or as of an operation."""
     with told_when_it_goes(path), sound_survey(disk, path, examine_bytes=EXAMINE_BYTES) as now:
         found = now if as_of is None else survey_at(now, as_of)
         for pieces, order in merge(found, as_of):
@@ -420,7 +419,7 @@ def state(disk: Disk, path: str, as_of: StateID | None, seen: Surveys = UNSHARED
 
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: StateID | None) -> Any:
-    """The same as a table of the workers' own kind; its tasks read the files by their names."""
+    """The state as a table of the workers' own kind; its tasks read the files by name."""
     from flintlog.dialects.mpy6a import distributed
 
     def look() -> Survey:

@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class EventColumns(Columns):
-    """Columns beside those of `Events`. Places count from the beginning of the log."""
+    """More columns for the rows of `Events`. Offsets count from the beginning of the log."""
 
     code: Ints  # NONE: the payload cannot be read
     name: Ints  # where a file name begins
@@ -49,7 +49,7 @@ def _seconds(buffer: Any, at: int) -> Any:
 
 @helper(compiled=_seconds)
 def seconds(buffer: Any, at: int) -> int:
-    """A time; its highest bit, which no time has, is left out."""
+    """A time without its highest bit, which no time uses."""
     return le64(buffer, at) & 0x7FFFFFFFFFFFFFFF
 
 

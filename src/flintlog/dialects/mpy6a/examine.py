@@ -1,4 +1,4 @@
-"""The data files of a directory against what its logs say of them: every record, the order, where each file ends."""
+"""Compares the data files of a directory with its logs: every record, their order, and where each file ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from flintlog.dialects.mpy6a.seen import Survey
 from flintlog.dialects.mpy6a.windows import waits
 from flintlog.disk import Progress
 
-EXAMINE_BYTES = 256 << 20  # what opening looks through; older files are checked when they are read
-_EXHAUSTED_BEFORE = 1  # sessions are exhausted in any order of time
+EXAMINE_BYTES = 256 << 20  # so much opening examines; older files are checked when they are read
+_EXHAUSTED_BEFORE = 1  # exhausted sessions are in no order of time
 
 
 def sort_chains(found: Survey) -> None:
-    """Put the files of every delay in their order; only the last may be written."""
+    """Sort the files of every delay; only the last one may be written."""
     for delay, chain in found.machine.chains.items():
         chain.sort(key=lambda file: (file.replay, file.id))
         writers = [file for file in chain if file.written]
@@ -46,7 +46,7 @@ Reader = Callable[[Sequence[tuple[Content, int]]], Iterator["FileSummary"]]
 def examine(
     found: Survey, examine_bytes: int | None, progress: Progress, reader: Reader | None = None
 ) -> None:
-    """Look at every file, and at the records of the newest ones, up to so many bytes; a `reader` reads them all."""
+    """Examine the size of every file, and the records of the newest ones up to so many bytes; a `reader` reads all."""
     left = examine_bytes if reader is None else None
     total = sum(file.length for file in found.machine.files.values())
     done = 0
@@ -91,7 +91,7 @@ def _fits(found: Survey, file: File) -> bool:
 def _examine_file(
     found: Survey, file: File, whole: bool, read: Iterator[FileSummary] | None
 ) -> tuple[int, int] | None:
-    """Look at one file; the replay times of its first and last record, when it was read whole and has some."""
+    """Examine one file. Returns the replay times of its first and last record, if it was read whole and has records."""
     size = found.listing.data.get(file.name)
     misfit = found.authority.misfit(file, size)
     if misfit is not None:
@@ -107,20 +107,20 @@ def _examine_file(
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """What the records of a file say together. It travels from a task."""
+    """What the records of a file say together, as a task returns it."""
 
     count: int
     waiting: int
     first: int | None  # when the first one is due
-    last: int  # and the last one; what bounds them when there is none
+    last: int  # and the last one; their bound when there is none
     newest: lay.StateID  # the greatest session id
-    on_boundary: bool  # the read position is where a record begins
+    on_boundary: bool  # does a record begin at the read position?
     stop: scan.Stop
     damage: Damage | None
 
 
 def read_records(item: tuple[Content, int]) -> FileSummary:
-    """Read a file; its end may be torn behind an offset."""
+    """Read a file, whose end may be torn behind an offset."""
     content, growing = item
     file, view = content.file, content.view()
     before = file.replay
@@ -170,7 +170,7 @@ def _judge_records(found: Survey, file: File, read: FileSummary) -> tuple[int, i
 
 
 def compare_exhausted(found: Survey) -> None:
-    """The sessions that were set aside: all there, and each a record."""
+    """Check that all exhausted sessions are there, and that each is a record."""
     misses = found.authority.misses_exhausted(found.listing.known.get(lay.EXHAUSTED_FILE, 0))
     if misses is not None:
         found.findings.append(misses)

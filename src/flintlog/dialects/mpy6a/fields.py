@@ -20,7 +20,7 @@ def descriptor(view: memoryview, at: int) -> Iterator[Span]:
 
 
 def _filled(spans: Iterator[Span]) -> Iterator[Span]:
-    """Without empty names and data."""
+    """The spans without empty names and data."""
     return (span for span in spans if span.begin < span.end)
 
 

@@ -21,13 +21,13 @@ class Listing:
     """The names in a directory, by role, with their sizes."""
 
     data: dict[str, int]
-    known: dict[str, int]  # the snapshot, the logs, the exhausted sessions, as far as they are there
+    known: dict[str, int]  # the snapshot, the logs and the exhausted sessions that exist
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
 
     @property
     def described(self) -> bool:
-        """Is there anything that says which data files belong to the store?"""
+        """Is there a file that says which data files belong to the store?"""
         return any(name in self.known for name in _DESCRIBING)
 
     @property
@@ -36,7 +36,7 @@ class Listing:
 
 
 def is_ours(disk: Disk, path: str) -> bool:
-    """Does this directory hold data files of ours, or descriptors or a log in whose bytes that shows?"""
+    """Does this directory hold data files, or descriptors or a log that can be read as such?"""
     if not disk.is_directory(path):
         return False
     listing = list_files(disk, path, trusting=False)
@@ -64,7 +64,7 @@ def _is_snapshot(head: bytes) -> bool:
 
 
 def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
-    """Every name in the directory, sorted into roles; `trusting` that it is one of ours: what is no file is refused."""
+    """Every name in the directory, sorted into roles. `trusting` that it is ours, refuse a link or pipe."""
     data: dict[str, int] = {}
     known: dict[str, int] = {}
     scratch, foreign = [], []
@@ -75,7 +75,7 @@ def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
         )
         stat = member(disk, place) if known_by_name else disk.stat(place)
         if stat is None:
-            continue  # gone meanwhile: the directory is live
+            continue  # removed meanwhile: the directory is live
         if stat.is_directory:
             foreign.append(name)
         elif lay.parse_name(name) is not None:
@@ -90,7 +90,7 @@ def list_files(disk: Disk, path: str, *, trusting: bool = True) -> Listing:
 
 
 def mark_of(name: str) -> str:
-    """The scratch file that says: this data file is in the making, or going. A crash then leaves nothing to keep."""
+    """The scratch file that marks a data file as being made or removed: after a crash nothing in it is needed."""
     return f"{SCRATCH_DATA}.{name}{lay.SCRATCH_SUFFIX}"
 
 
@@ -101,7 +101,7 @@ def is_mark(name: str) -> bool:
 
 
 def is_scratch(name: str) -> bool:
-    """A file that an unfinished operation of ours left."""
+    """Is this a file that an unfinished operation left?"""
     stem = name.removesuffix(lay.SCRATCH_SUFFIX)
     known = stem in (*_DESCRIBING, SCRATCH_DATA, "repair") or stem.startswith(f"{SCRATCH_DATA}.")
     return stem != name and known

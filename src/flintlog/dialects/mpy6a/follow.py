@@ -1,9 +1,8 @@
 """Following a directory of sessions: the events of `operations.log`, by their state ids.
 
-An event is durable when its checksum fits and the file was synced. A checkpoint puts a new log in the place of the
-old one: what stood there and was not delivered is lost, and the checkpoint's own events (`base`, `open`) are
-delivered only to a follower that begins with them. A `put` of several sessions takes as many state ids; the last of
-them is its place.
+An event is durable when its checksum fits and the file was synced. A checkpoint puts a new log in the place of the old
+one: events of the old log that were not delivered are lost. Only a follower that begins there gets the checkpoint's own
+events (`base`, `open`). A `put` of several sessions takes as many state ids; the last of them is its position.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class OperationFollower(SequenceFollower):
         return (term, number)
 
     def entry_at(self, splits: list[Split], position: Position) -> Mark | None:
-        """The event whose last id this is; its first one, by which a query asks, may be lower."""
+        """The event with this last id; its first id, by which a query asks, may be lower."""
         query = EntryQuery(last=position, skip=NO_PAYLOAD)
         found = None
         for split in splits:
@@ -75,11 +74,11 @@ class OperationFollower(SequenceFollower):
 
 
 def follower(log: Log) -> Follower:
-    """What is new in a log."""
+    """A follower of this log."""
     return OperationFollower(log)
 
 
 def _words(column: pa.Array) -> NDArray[np.uint64]:
-    """Decimals of 64 bits as numbers: the lower half of each."""
+    """Decimals of 64 bits as numbers."""
     words = np.frombuffer(column.buffers()[1], np.uint64)
     return words[2 * column.offset : 2 * (column.offset + len(column)) : 2]

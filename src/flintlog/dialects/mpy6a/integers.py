@@ -16,7 +16,7 @@ def _signed(value: Any) -> Any:
 
 @helper(compiled=_signed)
 def signed(value: int) -> int:
-    """The same number; compiled, an unsigned one and a signed one would make a float."""
+    """The same number as a signed one; in compiled code an unsigned and a signed number would make a float."""
     return value
 
 

@@ -1,7 +1,7 @@
 """The bytes of mpy6a: sessions that wait, descriptors of the files they wait in, and two logs.
 
 All integers are little-endian. A *state id* is two u64: the leader's term (never 0) and the index of the operation in
-it. The tables below say what stands in
+it. The tables below are the content of
 
     <delay>@<YYYYMMDDHH>[-n].data    RECORD after RECORD; one chain of files for each delay
     exhausted.sessions               the records of sessions that were tried as often as their topic allows
@@ -9,7 +9,7 @@ it. The tables below say what stands in
     state.log                        LOG_HEADER, then EVENTs: what changed since the snapshot (CHANGES)
     operations.log                   LOG_HEADER, then CHECKED_EVENTs: every operation since the last checkpoint
 
-`operations.py` has the operations of the last, which holds what the two others cannot: sessions that are open, and
+`operations.py` has the operations of `operations.log`, which holds what the other two cannot: open sessions, and
 operations whose effect on the files is not yet synced. An event lies in one frame; a frame without room for the next
 one ends in zeros.
 """
@@ -40,7 +40,7 @@ EVENT_SIZE_MIN = 18  # state id, payload length, one byte
 FRAME_SIZE_MAX = 32 << 20  # unless an event is longer, which then fills its frame
 LONG_FRAME_SIZE_MAX = 1 << 40
 CHANGES_FRAME = (4096, 1024)  # frame size, greatest payload
-BESIDE_FRAME = (4096, 1023)  # of a change log that an operation log stands beside, which decides
+BESIDE_FRAME = (4096, 1023)  # of a change log beside an operation log, which decides
 OPERATIONS_FRAME = (FRAME_SIZE_MAX, FRAME_SIZE_MAX - 20)
 DELAY_MAX = (1 << 32) - 1
 TIME_MAX = 253_402_300_799  # the last second whose year has four digits
@@ -61,7 +61,7 @@ class StateID(NamedTuple):
     index: int  # type: ignore[assignment]  # a tuple's method of that name is not used
 
     def following(self, count: int = 1) -> StateID:
-        """The id so many operations later, in the same term."""
+        """The id `count` operations later, in the same term."""
         return StateID(self.term, self.index + count)
 
     def __str__(self) -> str:
@@ -135,14 +135,14 @@ DATA = Field("data", "*", words="up to the end")
 
 
 def data_name(delay: int, now: int, living: Iterable[str]) -> str:
-    """The name of a file that begins at `now`: the UTC hour, and a suffix behind those of living files of that hour."""
+    """The name of a file that begins at `now`: the UTC hour, and a suffix above those of the hour's living files."""
     name = f"{delay}@{time.strftime('%Y%m%d%H', time.gmtime(now))}.data"
     stem = name_key(name)[:2]
     return name_behind(name, living) if any(name_key(other)[:2] == stem for other in living) else name
 
 
 def name_behind(name: str, living: Iterable[str]) -> str:
-    """The name of the same delay and hour behind this one and all living ones."""
+    """The next name of the same delay and hour, behind this one and all living ones."""
     delay, hour, number = name_key(name)
     numbers = [key[2] for other in living if (key := name_key(other))[:2] == (delay, hour)]
     return f"{delay}@{hour}-{max(number, *numbers, 0) + 1}.data"
@@ -156,7 +156,7 @@ def name_key(name: str) -> tuple[int, str, int]:
 
 
 def parse_name(name: str) -> int | None:
-    """The delay a data file is bound to; None when this is not the name of one."""
+    """The delay in the name of a data file; None when this is no such name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -205,7 +205,7 @@ def read_record(buffer: Bytes, at: int) -> tuple[Record, int]:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What is known of one data file."""
+    """What the logs say of one data file."""
 
     name: str
     id: StateID  # of the operation that created it
@@ -241,7 +241,7 @@ DESCRIPTOR = Table(
 
 
 def read_descriptor(buffer: Bytes, at: int) -> tuple[Descriptor, int]:
-    """The descriptor at `at`, and where it ends. What contradicts itself is malformed."""
+    """The descriptor at `at`, and where it ends; raises for one that contradicts itself."""
     found, at = DESCRIPTOR.decode(buffer, at)
     name, created, last = found.name, found.id, found.last_id
     if found.flags & ~(WRITTEN | READ):
@@ -329,7 +329,7 @@ def padding_before(position: int, frame: int, size: int) -> int:
 
 
 def framed(at: int, frame: int, events: Iterable[bytes | bytearray | memoryview]) -> bytes:
-    """Events as they follow each other from `at` on, with zeros where one has no room in its frame."""
+    """Events in a row from `at` on, with zeros where one has no room in its frame."""
     parts: list[bytes | bytearray | memoryview] = []
     for event in events:
         padding = padding_before(at, frame, len(event))
@@ -413,7 +413,7 @@ def encode_change(change: Change) -> bytes:
 
 
 def read_change(payload: Bytes) -> Change:
-    """The change a payload asks for; trailing bytes and unknown codes are malformed."""
+    """The change in a payload; raises for trailing bytes and unknown codes."""
     if len(payload) < 4:
         raise CODE.cut(4, len(payload))
     code = int.from_bytes(payload[:4], "little")

@@ -1,8 +1,8 @@
 """The payloads of `operations.log`, encoded and decoded.
 
-A checksum (CRC-32/MPEG-2) stands behind each, over the whole event before it. So a write that arrived in part is told
-from one that arrived whole, which the note's own files cannot do. Codes 1 to 5 are those of `state.log`. A log begins
-with the checkpoint that its operations continue: `base`, and an `open` for each open session.
+Each ends in a checksum (CRC-32/MPEG-2) over the whole event before it. So a reader can tell a partial write from a
+whole one, which the note's own files do not allow. Codes 1 to 5 are those of `state.log`. A log begins with the
+checkpoint that its operations continue: `base`, and an `open` for each open session.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Open(NamedTuple):
 
 
 def _records(raw: Bytes, count: int = 1) -> Bytes:
-    """The bytes of records, if there is room for at least so many."""
+    """The bytes of records; raises when they are too few for that many."""
     if not 0 < count * lay.RECORD_SIZE_MIN <= len(raw):
         raise MalformedError("records", f"{count} records do not stand in {len(raw)} bytes")
     return raw
@@ -146,11 +146,11 @@ OPERATIONS = (
     kind(NEW, "new", New, lay.TOPIC, lay.DATA),
     kind(APPEND, "append", Append, _SESSION, lay.DATA),
     kind(REPLACE, "replace", Replace, _SESSION, lay.DATA),
-    # It is done with.
+    # It is done.
     kind(DROP, "drop", Drop, _SESSION),
     # It waits, as the last record of the newest file of that delay.
     kind(STORE, "store", Store, _SESSION, lay.DELAY, lay.moment("replay time")),
-    # Sessions that are stored as soon as they are made take as many state ids as there are records.
+    # New sessions that are stored at once; the operation takes as many state ids as there are records.
     kind(
         PUT,
         "put",
@@ -161,11 +161,11 @@ OPERATIONS = (
     ),
     # A session that waited is open, because it is changed.
     _of_place(TAKE, "take", Take, Field("record", "*", of=lay.RECORD, read=lambda raw: bytes(_records(raw)))),
-    # The records at this place are done with.
+    # The records at this place are done.
     _of_place(FINISH, "finish", Finish),
-    # They are done with there, and wait anew here.
+    # They are done there, and wait anew here.
     _of_place(AGAIN, "again", Again, lay.DELAY, _RECORDS),
-    # They were tried too often and are set aside.
+    # They were replayed too often and become exhausted.
     _of_place(EXHAUST, "exhaust", Exhaust, _RECORDS),
 )
 
@@ -202,7 +202,7 @@ def _expect_end(body: Bytes, at: int) -> None:
         raise MalformedError("trailing", f"{len(body) - at} bytes follow the operation")
 
 
-# The checkpoint: this, and an event for each open session; the place of one that never waited has an empty name.
+# The checkpoint: this event, and one for each open session. A session that never waited has a place without a name.
 _BASE = kind(
     BASE,
     "base",
@@ -274,7 +274,7 @@ def checkpoint(state_id: StateID, base: Base, sessions: Iterable[Open]) -> Itera
 def checkpoint_with_room(
     state_id: StateID, base: Base, sessions: Iterable[Open], longest: int
 ) -> tuple[int, Iterator[bytes]]:
-    """The same, and the size of its frames: an event of `longest` bytes has room in one."""
+    """A checkpoint, and the size of its frames: an event of `longest` bytes has room in one."""
     sessions = list(sessions)
     first = encode_base(state_id, base)
     sizes = (_OPEN_HEAD_SIZE_MAX + len(item.data) for item in sessions)

@@ -15,12 +15,12 @@ from flintlog.errors import RefusedError
 
 
 def picture(disk: Disk, path: str, as_of: StateID | None, seen: Surveys) -> Picture:
-    """The operation log up to an operation, and what it makes of the files beside it.
+    """The operation log up to an operation, and the files beside it as that operation left them.
 
-    It always looks itself: its files are held open meanwhile.
+    It takes a survey of its own, which holds the files open.
 
-    Of each data file the beginning is copied that was synced by the checkpoint; what came since is in the operation
-    log, and so are the events of the change log. So it does not matter how far the writer is with those files.
+    Of each data file it takes the beginning, as the checkpoint synced it; the operation log has what came since, and
+    the events of the change log. So it does not matter how far the writer is with those files.
     """
     with sound_survey(disk, path, examine_bytes=0) as found:
         return _picture(found, path, as_of)
@@ -57,7 +57,7 @@ def _data(now: Survey, log: ByOperationLog, file: File) -> Part:
 
 
 def _end(found: Survey, log: ByOperationLog) -> int:
-    """Where the last operation ends that counts."""
+    """Where the last operation that counts ends."""
     assert found.log is not None
     events = found.log.events
     row = len(events) - 1
@@ -67,7 +67,7 @@ def _end(found: Survey, log: ByOperationLog) -> int:
 
 
 def _strict(found: Survey, as_of: StateID | None) -> Picture:
-    """The note's files alone. Records that stand behind what the change log says count; so they are copied after it."""
+    """The note's files alone. Records behind what the change log says count too, so data files are copied after it."""
     last = found.last
     if as_of is not None and as_of != last:
         found.refuse_missing(as_of)
@@ -88,6 +88,6 @@ def _strict(found: Survey, as_of: StateID | None) -> Picture:
 
 
 def is_member(name: str) -> bool:
-    """Names of files that a picture can have."""
+    """Can a picture have a file of this name?"""
     known = (lay.SNAPSHOT_FILE, lay.CHANGES_FILE, lay.OPERATIONS_FILE, lay.EXHAUSTED_FILE)
     return name in known or lay.parse_name(name) is not None

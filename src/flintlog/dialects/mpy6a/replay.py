@@ -1,8 +1,8 @@
-"""Operations to state, once: used by the live store, a follower, recovery, the command line and Spark alike.
+"""From operations to state: the one replay of the live store, a follower, recovery, the command line and Spark.
 
 `Machine.apply` takes one operation with its state id, changes the state in memory and returns what it does to the
-files. It decides nothing: which file to write to, when to switch, what is due were decided by the leader and are
-operations themselves. So two machines that are fed the same operations ask for the same bytes.
+files. It decides nothing: which file to write to, when to switch, what is due: the leader has decided that, and each
+decision is an operation. So two machines with the same operations ask for the same bytes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class File:
     offset: int
     length: int
     replay: int
-    last_time: int  # the replay time of its last record, or what bounds that of the first
-    visible: int = 0  # how much of it has been written
-    # Done with, behind one that is not: runs by where they begin, each with its size, and by where they end.
+    last_time: int  # the replay time of its last record, or the bound of the first one
+    visible: int = 0  # how much of it is written by now
+    # Runs of done records behind one that is not done: size by beginning, and beginning by end.
     finished: dict[int, int] = field(default_factory=dict)
     _finished_ends: dict[int, int] = field(default_factory=dict)
 
@@ -40,7 +40,7 @@ class File:
         return bool(self.flags & lay.WRITTEN)
 
     def unread(self) -> Iterator[tuple[int, int]]:
-        """The parts that are not done with: begin and end."""
+        """The parts that are not done: begin and end."""
         at = self.offset
         for offset, size in sorted(self.finished.items()):
             if offset > at:
@@ -50,7 +50,7 @@ class File:
             yield at, self.length
 
     def finish(self, offset: int, size: int) -> None:
-        """These records are done with; runs that touch become one."""
+        """Note that these records are done; runs that touch become one."""
         begin, end = offset, offset + size
         before = self._finished_ends.pop(begin, None)
         if before is not None and self.finished.get(before) == begin - before:
@@ -91,7 +91,7 @@ class File:
 
 @dataclass(slots=True)
 class OpenSession:
-    """A session that is worked on. `place` is where its record waits meanwhile, if it ever waited."""
+    """An open session. `place` is where its record waits meanwhile, if it ever waited."""
 
     id: StateID
     last_change: StateID
@@ -107,7 +107,7 @@ class OpenSession:
         return self.parts[0]
 
 
-# What an operation does to files.
+# The effects of an operation on files.
 
 
 class Written(NamedTuple):
@@ -187,7 +187,7 @@ class Machine:
         return Base(len(self.sessions), self.exhausted, descriptors, tuple(finished)), opened
 
     def copy(self) -> Machine:
-        """The same state, to be changed on its own."""
+        """A copy of the state, to change on its own."""
         base, sessions = self.base()
         copy = Machine.of(self.last, base, sessions)
         for file in copy.files.values():
@@ -195,7 +195,7 @@ class Machine:
         return copy
 
     def descriptors(self) -> list[Descriptor]:
-        """In the order of creation."""
+        """All descriptors in the order of creation."""
         return sorted((file.descriptor() for file in self.files.values()), key=lambda item: item.id)
 
     def tail(self, delay: int) -> File | None:
@@ -204,12 +204,12 @@ class Machine:
         return chain[-1] if chain and chain[-1].written else None
 
     def latest_time(self, delay: int) -> int:
-        """No session of this delay may be due before: the order of a chain is the order of time."""
+        """No new session of this delay may be due before this time: a chain is in the order of time."""
         chain = self.chains.get(delay)
         return chain[-1].last_time if chain else 0
 
     def is_spent(self, file: File) -> bool:
-        """May a file go: is it read to its end? The last name of a delay stays, so that none is given out twice."""
+        """Is a file read to its end, so that it may go? The last name of a delay stays: no name is used twice."""
         if file.written or file.offset < file.length:
             return False
         return file.name != max((other.name for other in self.chains[file.delay]), key=lay.name_key)
@@ -217,7 +217,7 @@ class Machine:
     # One operation
 
     def apply(self, state_id: StateID, operation: Operation) -> list[Effect]:
-        """Change the state; `MalformedError` when the operation does not fit it, and then nothing has changed."""
+        """Change the state; returns the effects. An operation that does not fit raises and changes nothing."""
         if state_id <= self.last:
             raise MalformedError("order", f"it comes after {self.last}")
         last = state_id
@@ -271,7 +271,7 @@ class Machine:
                 return self.apply_change(state_id, operation)
 
     def apply_change(self, state_id: StateID, change: lay.Change) -> list[Effect]:
-        """One of the five changes of descriptors."""
+        """Apply one of the five changes of descriptors."""
         event = Logged(lay.EVENT.encode(state_id, lay.encode_change(change)))
         match change:
             case lay.Create(delay, now):
@@ -312,7 +312,7 @@ class Machine:
                 return [event]
 
     def merge(self, state_id: StateID, files: Sequence[File], name: str) -> None:
-        """Put one file in the place of neighbours whose unread records it holds, and nothing else."""
+        """Replace neighbouring files by one that holds exactly their unread records."""
         first, last = files[0], files[-1]
         merged = replace(first, name=name, last_id=state_id, offset=0, length=0, last_time=last.last_time)
         merged.finished, merged._finished_ends = {}, {}
@@ -329,7 +329,7 @@ class Machine:
         self.last = state_id
 
     def rename(self, file: File, name: str) -> None:
-        """The same file under another name; no operation of a leader does this."""
+        """Give a file another name; no operation of a leader does this."""
         self._move(file.name, 0, file.length, name, 0)
         del self.files[file.name]
         self.files[name] = file
@@ -337,7 +337,7 @@ class Machine:
         file.last_id = self.last  # so that the snapshot is not older than the change log
 
     def _move(self, name: str, begin: int, end: int, target: str, offset: int) -> None:
-        """The open sessions between two places wait in another file now."""
+        """Note that the open sessions between two places wait in another file now."""
         for key, session in list(self.taken.items()):
             if key[0] == name and begin <= key[1] < end:
                 assert session.place is not None
@@ -388,7 +388,7 @@ class Machine:
         return found
 
     def _append(self, state_id: StateID, delay: int, records: Bytes) -> Effect:
-        """Records that are all due at the same time, behind the others of their delay."""
+        """Add records that are all due at the same time, behind the others of their delay."""
         file = self.tail(delay)
         if file is None:
             raise MalformedError("no-file", f"no file of the delay of {delay} s is being written")

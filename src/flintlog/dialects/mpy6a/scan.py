@@ -1,9 +1,9 @@
 """Files to columns: the records of a data file, the events of a log, and where and why reading stopped.
 
-One pass, compiled for large input. Where each thing stands and what its fields are; data stays where it is.
+One pass, compiled for large input. It finds the place and the fields of each; data stays in the file.
 
-*Torn or damaged.* The last file of a chain and the logs grow by one write and one sync at a time. What a crash
-can leave at their end is torn, and nothing acknowledged stood there:
+*Torn or damaged.* The last file of a chain and the logs grow by one write and one sync at a time. What a crash can
+leave at their end is torn, and none of it was acknowledged:
 
 - a record or event that the file's end cuts,
 - zeros up to the end,
@@ -35,7 +35,7 @@ from flintlog.core.finding import Damage
 from flintlog.dialects.mpy6a import layout as lay
 from flintlog.dialects.mpy6a.integers import signed, uvarint_at
 
-COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger event apart
+COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, or one larger event
 _CHUNK = 1 << 17  # rows per pass of a kernel
 _AHEAD_SECONDS = 1 << 28  # how far behind its predecessor a record can plausibly be due
 _PLAUSIBLE_TERM = 1 << 32
@@ -81,7 +81,7 @@ class Records(Columns):
     length: NDArray[np.int64]
 
     def moved(self, distance: int) -> Records:
-        """The same records counted from another place."""
+        """The same records, with offsets from another place."""
         return replace(self, offset=self.offset + distance, data=self.data + distance)
 
 
@@ -167,7 +167,7 @@ def scan_records(
     *,
     ordered: bool = True,
 ) -> tuple[Records, Stop | None]:
-    """Up to `limit` records from `start` on, none due before `before`; no stop when there may be more.
+    """Up to `limit` records from `start` on, none due before `before`. The stop is None when there may be more.
 
     `ordered` says that times may not go back; in the file of exhausted sessions they may.
     """
@@ -201,7 +201,7 @@ def record_batches(
 def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool) -> Damage | None:
     """Apply the rule of this module to a stop in a data file; None when the file simply ends there.
 
-    `before` is the time that the record may not be due before; `written` says that the file may still grow.
+    The record may not be due before `before`; `written` says that the file may still grow.
     """
     if stop.good:
         return None
@@ -222,7 +222,7 @@ def judge_records(buffer: memoryview, stop: Stop, before: int, *, written: bool)
 
 
 def lacks_commit(buffer: memoryview, at: int, before: int) -> bool:
-    """Does the highest byte of the replay time here wait to be written? It is the last of a write to arrive."""
+    """Is the highest byte of the replay time here still missing? A write puts it last."""
     time = le64(buffer, at)
     return before > 0 and time < 1 << 8 * ((before.bit_length() - 1) // 8)
 
@@ -230,8 +230,8 @@ def lacks_commit(buffer: memoryview, at: int, before: int) -> bool:
 def _is_one_commit(buffer: memoryview, at: int, before: int) -> bool:
     """Can everything from `at` on be one write that arrived in part? Its records are due at the same time.
 
-    Devices write whole sectors: where the record at `at` lacks more than the byte that commits it, nothing that
-    follows in its sector can be there.
+    Devices write whole sectors: if the record at `at` lacks more than the byte that commits it, the rest of its sector
+    is missing too.
     """
     begin = record_behind(buffer, at, before)
     if begin < 0:
@@ -260,9 +260,9 @@ def _describe_record(buffer: memoryview, stop: Stop, before: int) -> tuple[str, 
 
 
 def record_behind(buffer: memoryview, at: int, before: int) -> int:
-    """Where behind `at` good records stand that reach the end of the file: one cut before has a wrong length.
+    """Where, behind `at`, good records begin that reach the end of the file; -1 when there are none.
 
-    -1 when there are none.
+    A cut record before them then has a wrong length.
     """
     found: int = _search_record.run(len(buffer) - at, buffer, at + 1, len(buffer), before)
     return found
@@ -458,7 +458,7 @@ def _log_is_torn(buffer: memoryview, scan: LogScan, checked: bool) -> bool:
             return False
         return has_zero_sector(buffer, stop.offset, resumes)
     uncommitted = stop.reason == PAYLOAD and buffer[stop.offset + lay.EVENT_HEADER_SIZE] == 0
-    if uncommitted:  # an event that was written without a payload would be followed by the next one
+    if uncommitted:  # behind a real event without a payload the next one would follow
         return resumes != stop.offset + lay.EVENT_HEADER_SIZE + 1
     return stop.reason == CUT and resumes < 0
 

@@ -1,4 +1,4 @@
-"""What a look at a directory of sessions has seen: the verbs, and opening, know it from here."""
+"""What a look at a directory of sessions has seen, for the verbs and for opening."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flintlog.disk import Disk
 
 @dataclass(slots=True)
 class Survey:
-    """What the verbs, and opening, know of a directory."""
+    """What the verbs and opening know of a directory."""
 
     disk: Disk
     path: str
@@ -31,11 +31,11 @@ class Survey:
     log: LogScan | None = None  # of the log that decides
     findings: list[Finding] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)  # records of the files that were examined
-    waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done with
+    waiting: dict[str, int] = field(default_factory=dict)  # those of them that are not done
     leftovers: tuple[str, ...] = ()  # data files that no descriptor names
-    unexplained: tuple[str, ...] = ()  # those of them of which nothing says why they are there
-    deleted: set[str] = field(default_factory=set)  # what the log that decides says to be gone
-    first: StateID | None = None  # the oldest position that the logs reach back to
+    unexplained: tuple[str, ...] = ()  # those of them that no log and no mark explains
+    deleted: set[str] = field(default_factory=set)  # files that the log that decides has deleted
+    first: StateID | None = None  # the oldest position in the logs
     readable: bool = False  # do the logs say which files there are?
     _contents: dict[str, Content] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ class Survey:
         return self.authority.last(self.machine.last)
 
     def refuse_damage(self) -> None:
-        """Raise for what would stop a store from opening."""
+        """Raise the gravest finding, if it would stop a store from opening."""
         refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, position: StateID) -> None:
@@ -58,7 +58,7 @@ class Survey:
         check_reached(position, self.first or lay.ZERO, self.last, unit="state id", path=self.path)
 
     def content(self, file: File) -> Content:
-        """The bytes of a data file, those that it lacks included."""
+        """The bytes of a data file, with those that it lacks."""
         found = self._contents.get(file.name)
         if found is None or found.file is not file:
             tail = self.authority.tail(file.name)
@@ -68,9 +68,9 @@ class Survey:
         return found
 
     def view(self, name: str, *, copy: bool = True) -> memoryview:
-        """The bytes of a file; one that may be cut meanwhile is copied."""
+        """The bytes of a file; a copy, if it may be cut meanwhile."""
         return view_of(self.disk, posixpath.join(self.path, name), copy=copy)
 
     def add(self, code: str, message: str, file: str, *place: Any) -> None:
-        """Note a finding: `place` is the offset, and what was expected and found there."""
+        """Add a finding: `place` is the offset, and what was expected and found there."""
         self.findings.append(CODES.finding(code, message, file, *place))

@@ -1,8 +1,8 @@
-"""A directory of sessions, looked at without changing it: what its files say together, and what is wrong.
+"""A look at a directory of sessions, which changes nothing: what its files say together, and what is wrong.
 
 Where there is an `operations.log`, it decides. Its checkpoint names the files and how much of each was synced;
-its operations say what came behind. The snapshot, the change log and the ends of data files can then be behind,
-because they are not synced one by one: opening writes what they lack.
+its operations say what came after. The snapshot, the change log and the ends of data files may lag behind, because they
+are not synced one by one: opening writes what they lack.
 
 Without one the note's rule holds: the snapshot, then the change log, then the ends of the files that are written.
 """
@@ -51,8 +51,8 @@ def survey(
 ) -> Survey:
     """Look at a directory. Data files are examined from the newest on, up to `examine_bytes` in all.
 
-    The last file of every chain is always examined: a writer must know where it ends. A `reader` reads all of them.
-    To look at a directory that a store may be writing to, take `live_survey`.
+    It always examines the last file of every chain: a writer must know where it ends. A `reader` reads all files. For a
+    directory that a store may be writing to, use `live_survey`.
     """
     for _ in range(_LOOKS_MAX):
         before = _moment(disk, path)
@@ -66,7 +66,7 @@ def survey(
 def live_survey(
     disk: Disk, path: str, *, examine_bytes: int | None = None, progress: Progress | None = None
 ) -> Iterator[Survey]:
-    """A look at a directory that may be written to: what it held at one moment. Inside, its files can be read."""
+    """A survey of a live directory at one moment. Inside the block its files can be read."""
     for attempt in range(_LOOKS_MAX):
         before = _moment(disk, path)
         with holding(disk, path) as held:
@@ -80,7 +80,7 @@ def live_survey(
 
 @contextmanager
 def sound_survey(disk: Disk, path: str, *, examine_bytes: int) -> Iterator[Survey]:
-    """The same of a directory that would open; one that would not is refused."""
+    """The same, but raises for a directory that would not open."""
     with ExitStack() as stack:
 
         def look() -> Survey:
@@ -94,9 +94,10 @@ def sound_survey(disk: Disk, path: str, *, examine_bytes: int) -> Iterator[Surve
 
 
 def _moment(disk: Disk, path: str) -> object:
-    """What stays the same while the files of a directory fit together.
+    """A value that stays equal as long as the files of a directory fit together.
 
-    With an operation log that is its checkpoint: everything behind it stands in the log. Without one it is everything.
+    With an operation log that is its checkpoint: the log has everything behind it. Without one it is the snapshot and
+    the size of every file.
     """
     try:
         log = posixpath.join(path, lay.OPERATIONS_FILE)
@@ -108,7 +109,7 @@ def _moment(disk: Disk, path: str) -> object:
     except DiskError as error:
         if error.errno != errno.ENOENT:
             raise
-        return object()  # it went meanwhile: no other moment is the same
+        return object()  # a file went meanwhile: equal to no other moment
     return listing.data, listing.known, snapshot
 
 
@@ -122,7 +123,7 @@ def _base_end(head: bytes) -> int:
 
 
 def survey_at(now: Survey, position: StateID) -> Survey:
-    """The same directory as it was when an operation was the last one."""
+    """The directory as of an operation."""
     now.refuse_missing(position)
     if position == now.last:
         return now
@@ -136,7 +137,7 @@ def survey_at(now: Survey, position: StateID) -> Survey:
 
 
 def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> None:
-    """Sessions that waited in a file which was deleted since can be told when the operation log has them."""
+    """Raise for a file that was deleted since, unless the operation log has the sessions that waited in it."""
     present = now.machine.files.get(file.name)
     if present is not None and present.id == file.id:
         return
@@ -149,7 +150,7 @@ def _refuse_gone(now: Survey, past: Survey, file: File, position: StateID) -> No
 
 
 def _read(disk: Disk, path: str) -> Survey:
-    """The names, and what the logs say of them."""
+    """The files, and what the logs say of them."""
     found = Survey(disk, path, list_files(disk, path))
     try:
         if lay.OPERATIONS_FILE in found.listing.known:
@@ -172,7 +173,7 @@ def _read(disk: Disk, path: str) -> Survey:
 def _examined(
     found: Survey, examine_bytes: int | None, progress: Progress, reader: examine.Reader | None
 ) -> Survey:
-    """The data files against what the logs say."""
+    """The same with its data files examined against the logs."""
     if not found.readable:
         return found
     examine.sort_chains(found)
@@ -183,7 +184,7 @@ def _examined(
 
 
 def _sort_leftovers(found: Survey) -> None:
-    """Data files that no descriptor names: left by what was deleted or unfinished, or described by what is lost."""
+    """Data files that no descriptor names: left by a deletion or unfinished work, or their descriptor is lost."""
     found.leftovers = tuple(name for name in found.listing.data if name not in found.machine.files)
     found.unexplained = tuple(
         name
@@ -265,7 +266,7 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
             if state_id <= previous:
                 raise MalformedError("order", f"it comes after {previous}")
             previous = state_id
-            if state_id <= snapshot:  # the snapshot has it: a crash came before the log was emptied
+            if state_id <= snapshot:  # the snapshot has this event: a crash came before the log was emptied
                 with suppress(MalformedError):
                     change = lay.read_change(_payload(view, log.events, row))
                     found.deleted |= {change.name} if isinstance(change, lay.Delete) else set()
@@ -279,7 +280,7 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
             break
         name = None if isinstance(change, lay.Create) else change.name
         if name is not None and name not in machine.files and row < deleted.get(name, -1):
-            continue  # the snapshot knows already that it is deleted: a crash came before the log was emptied
+            continue  # the file is deleted in the snapshot already: a crash came before the log was emptied
         with _At(lay.CHANGES_FILE, log.events, row):
             if isinstance(change, lay.Shift | lay.StopWriting):
                 file = machine.files.get(change.name)
@@ -288,7 +289,7 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
                 elif file is not None and isinstance(change, lay.Shift):
                     file.length = max(
                         file.length, file.offset + change.size
-                    )  # the file is gone, and its length too
+                    )  # the file is gone, so its length is unknown
             effects = machine.apply(state_id, change)
             note.created = next((item.name for item in effects if isinstance(item, Created)), None)
             if isinstance(change, lay.Delete):
@@ -299,7 +300,7 @@ def read_changes(found: Survey, view: memoryview, snapshot: StateID, until: Stat
 
 
 def _measure(found: Survey, file: File | None) -> None:
-    """Set the length of a file that is written: no descriptor knows it."""
+    """Set the length of a file that is being written: its descriptor does not have it."""
     if file is not None and file.written:
         file.length = max(found.listing.data.get(file.name, 0), file.length)
 
@@ -317,7 +318,7 @@ def _scan(found: Survey, view: memoryview, *, checked: bool) -> LogScan:
 
 
 class _At:
-    """What is malformed inside is damage at an event of a log."""
+    """Turns a `MalformedError` inside it into damage at an event of a log."""
 
     def __init__(self, name: str, events: Events, row: int) -> None:
         self._name, self._events, self._row = name, events, row
@@ -377,12 +378,12 @@ def _read_operations(found: Survey, until: StateID | None = None) -> None:
             authority.note(found.machine.apply(state_id, operation))
             found.deleted |= {operation.name} if isinstance(operation, lay.Delete) else set()
     damaged = any(item.severity is Severity.CORRUPT for item in found.findings)
-    if not damaged:  # otherwise the note's files may well know more
+    if not damaged:  # with a damaged log the note's files may have more
         _compare_note(found, authority, note)
 
 
 def _compare_note(found: Survey, authority: ByOperationLog, note: dict[str, memoryview]) -> None:
-    """The note's files can be behind the operation log, never ahead."""
+    """Compare the note's files with the operation log: they may lag behind it, never be ahead."""
     for name, latest in ((lay.SNAPSHOT_FILE, _latest_of_snapshot), (lay.CHANGES_FILE, _latest_of_changes)):
         try:
             newest = latest(note[name]) if name in found.listing.known else None
@@ -410,7 +411,7 @@ def _compare_note(found: Survey, authority: ByOperationLog, note: dict[str, memo
 
 
 def continues(authority: ByOperationLog, view: memoryview) -> bool:
-    """Does this change log begin with what the operation log says since its checkpoint?"""
+    """Does this change log begin with the changes of the operation log since its checkpoint?"""
     events = scan.scan_log(view, checked=False).events
     told = authority.changes
     return len(told) <= len(events) and all(

@@ -1,7 +1,7 @@
 """Columns to Arrow: the entries view and the state view.
 
-State ids, session ids and attempts go up to 2^64 - 1, which neither `bigint` nor Spark has room for. The common
-columns `term` and `position` then hold the greatest number they can; the dialect's own are exact decimals.
+State ids, session ids and attempts go up to 2^64 - 1, more than Spark's `bigint` can hold. The common columns `term`
+and `position` hold at most 2^63 - 1; the dialect's own columns are exact decimals.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _saturated(values: Ids) -> NDArray[np.int64]:
 
 
 def _column(values: NDArray[np.int64], kind: pa.DataType | None = None) -> pa.Array:
-    """Null where there is none."""
+    """A column of these values, or of nulls when there are none."""
     return pa.array(values, kind or pa.int64(), mask=values == NONE)
 
 
@@ -201,7 +201,7 @@ def _entry_batch(
     own: Makers,
     query: EntryQuery,
 ) -> pa.RecordBatch:
-    """A batch of what both kinds of entries have, and of the columns that are made for these; the rest is null."""
+    """A batch of the columns that all entries have and those made for these; the rest is null."""
     count = len(offset)
 
     def struct() -> pa.Array:
@@ -227,7 +227,7 @@ def _entry_batch(
 
 
 def check_position(position: Position) -> None:
-    """A position is a term and an index, or an index in whatever term."""
+    """Raise unless a position is a term and an index, or an index of any term."""
     if len(position) > 2 or not all(0 <= part <= lay.UINT64_MAX for part in position):
         raise UsageError(
             f"{','.join(map(str, position))} is not a position of an mpy6a log",
@@ -236,7 +236,7 @@ def check_position(position: Position) -> None:
 
 
 def between(term: Ids, index: Ids, query: EntryQuery) -> Mask:
-    """Which state ids are in the range of a query."""
+    """Which state ids are within a query's bounds."""
     keep = np.ones(len(term), np.bool_)
     if query.first is not None:
         keep &= ~_before(term, index, query.first)
@@ -294,12 +294,12 @@ def wanted_descriptors(query: EntryQuery) -> bool:
 
 
 def _topics(streams: frozenset[str]) -> list[int]:
-    """The topics among these words; other words name none."""
+    """The topics among these words; other words match none."""
     return [int(word) for word in streams if word.removeprefix("-").isdecimal() and len(word) < 12]
 
 
 def session_key(text: str) -> StateID:
-    """A session id as a person types it: TERM,INDEX, or its sixteen bytes in hex as they are shown."""
+    """A session id as the user types it: TERM,INDEX, or its sixteen bytes in hex as the output shows them."""
     if len(text) == 2 * 2 * 8:
         with suppress(ValueError):
             raw = bytes.fromhex(text)

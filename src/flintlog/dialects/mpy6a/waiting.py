@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WINDOW_BYTES_MIN = 1 << 14
 _WINDOW_BYTES_MAX = 1 << 20
-_WINDOWS_BYTES = 64 << 20  # of all chains together
+_WINDOWS_BYTES = 64 << 20  # for all chains together
 
 
 def not_after(term: NDArray[np.uint64], index: NDArray[np.uint64], position: StateID) -> NDArray[np.bool_]:
@@ -38,7 +38,7 @@ Cut = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The part of a chain between two places; `start` is where its first file is read from."""
+    """The part of a chain between two cuts; reading its first file begins at `start`."""
 
     chain: int = 0
     numbers: Mapping[str, int] = field(default_factory=dict)  # of files in the chain
@@ -49,7 +49,7 @@ class Within:
     def look(
         self, name: str, time: NDArray[np.int64], offset: NDArray[np.int64]
     ) -> tuple[NDArray[np.bool_], bool]:
-        """Which records are inside, and whether no later one can be."""
+        """Which records are inside, and whether all later ones are outside."""
         keep = np.ones(len(time), bool)
         if self.low is not None:
             keep = ~self._before(name, time, offset, self.low)
@@ -74,7 +74,7 @@ EVERYTHING = Within()
 
 
 class _Chain(ChainReader):
-    """The records of one delay as a look found them: those that wait, or some of them."""
+    """The waiting records of one delay in a survey, or some of them."""
 
     def __init__(
         self, contents: Sequence[Content], taken: Taken, window: int, until: StateID | None, within: Within
@@ -90,7 +90,7 @@ class _Chain(ChainReader):
             self._taken.setdefault(name, []).append((offset, session.data))
 
     def filled(self) -> bool:
-        """See to it that there is a window with a record in it; False when nothing waits any more."""
+        """Make sure that there is a window with a record; False when no more records wait."""
         self.trim()
         return bool(self.windows) or self.load(self._size)
 
@@ -101,7 +101,7 @@ class _Chain(ChainReader):
 
     @property
     def ended(self) -> bool:
-        """Does nothing stand behind the window?"""
+        """Is this the last window?"""
         return self._current() is None
 
     def _current(self) -> tuple[Content, int] | None:
@@ -123,16 +123,16 @@ class _Chain(ChainReader):
 
 
 def merge(found: Survey, until: StateID | None = None) -> Iterator[tuple[list[Piece], NDArray[np.int64]]]:
-    """What waits, in rounds: pieces of files, and in which order to take their rows, counted one after the other.
+    """The waiting records, in rounds: pieces of files, and the order in which to take their rows, numbered through.
 
-    With `until`, sessions that were begun later are left out.
+    `until` leaves out sessions that were begun later.
     """
     chains = [(contents, EVERYTHING) for contents in chains_of(found)]
     return merge_chains(chains, found.machine.taken, until)
 
 
 def chains_of(found: Survey) -> list[list[Content]]:
-    """The files of each delay; of equal times those of the first chain go first."""
+    """The files of each delay; among equal times the first chain goes first."""
     chains = found.machine.chains
     return [[found.content(file) for file in chains[delay]] for delay in sorted(chains, reverse=True)]
 
@@ -150,14 +150,14 @@ def merge_chains(
 
 
 def _round(chains: list[_Chain]) -> Iterator[Piece]:
-    """As much of each window as no unread record can come before."""
+    """The records that no unread one can come before."""
     bound, last = np.iinfo(np.int64).max, len(chains)
     for at, chain in enumerate(chains):
         time = int(chain.times[-1])
         if not chain.ended and time < bound:
             bound, last = time, at
     for at, chain in enumerate(chains):
-        # Of equal times the earlier chain goes first, so a later one has to wait for what it does not see yet.
+        # Among equal times an earlier chain goes first, so a later one must wait for that one's unread records.
         side: Literal["left", "right"] = "right" if at <= last else "left"
         yield chain.windows[0].take(int(np.searchsorted(chain.times, bound, side)))
 

@@ -1,7 +1,7 @@
 """The records of one delay that wait, a window at a time: what a look shows, and what a store hands out.
 
-The files of a chain follow each other in time already. A reader says which of them comes next, and how far it may be
-read; here its bytes become records, damage is told, and what is done with is left out.
+The files of a chain follow each other in time already. A subclass says which one comes next and how far to read it;
+this module makes records of the bytes, reports damage and leaves out done records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flintlog.dialects.mpy6a.scan import Records
 
 
 def waits(file: File, offset: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which records of a file, told by their offsets, are not done with."""
+    """Which records of a file, given by their offsets, are not done."""
     keep = offset >= file.offset
     if file.finished:
         begin = np.array(sorted(file.finished), np.int64)
@@ -57,7 +57,7 @@ class Piece:
         )
 
     def changed(self, sessions: Iterable[tuple[int, bytes]]) -> Piece:
-        """The same piece, where the sessions at these places of the file hold other data."""
+        """The same piece with other data for the sessions at these offsets of the file."""
         records, buffer = self.records, [self.buffer]
         size = len(self.buffer)
         start, length = records.data.copy(), records.length.copy()
@@ -75,7 +75,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Window:
-    """A piece that was read, of which the rows from `next` on were not handed out."""
+    """A piece that was read; the rows from `next` on are not handed out yet."""
 
     piece: Piece
     next: int = 0
@@ -86,7 +86,7 @@ class Window:
 
     @property
     def times(self) -> NDArray[np.int64]:
-        """When those that are left are due."""
+        """When the remaining records are due."""
         return self.piece.records.replay_time[self.next :]
 
     def _look(self) -> None:
@@ -102,7 +102,7 @@ class Window:
         return Piece(piece.file, piece.base, piece.buffer, piece.records[begin : self.next])
 
     def forget(self, offset: int) -> None:
-        """Leave out the record at this place of the file, if it is still to be handed out."""
+        """Leave out the record at this offset of the file, if it is not handed out yet."""
         rest = self.piece.records.offset[self.next :] + self.piece.base
         keep = np.concatenate((np.ones(self.next, np.bool_), rest != offset))
         self.piece = replace(self.piece, records=self.piece.records[keep])
@@ -110,19 +110,19 @@ class Window:
 
 
 class ChainReader(ABC):
-    """The windows of one chain that were read and not handed out, in order."""
+    """The windows of one chain that are read and not handed out, in order."""
 
     def __init__(self) -> None:
         self.windows: list[Window] = []
         self._at = 0  # where to read on in the file
-        self._time = 0  # when the last record that was read is due: no later one is before it
+        self._time = 0  # when the last record read is due: later ones are not due before it
 
     @abstractmethod
     def _current(self) -> tuple[Content, int] | None:
-        """The file to read from, and how far it may be read; sees to it that `_at` is in it."""
+        """The file to read from, and how far to read it; sets `_at` inside it."""
 
     def _piece(self, piece: Piece) -> Piece:
-        """What of the records that wait is asked for."""
+        """The records of a piece that are asked for."""
         return piece
 
     def load(self, size: int) -> bool:
@@ -156,7 +156,7 @@ class ChainReader(ABC):
             records, stop = scan.scan_records(buffer, before=before, limit=len(buffer))
             assert stop is not None
             if len(records) or stop.good:
-                break  # damage behind good records is met when they were handed out
+                break  # damage behind good records comes up in the next read
             if upto == end or stop.reason != scan.CUT:
                 damage = scan.judge_records(buffer, stop, before, written=False)
                 assert damage is not None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Payloads: TypeAlias = "Sequence[bytes] | pa.Array"
 _PADDING = tuple(map(bytes, range(4)))
-_SUM_AND_LENGTH = struct.Struct(">Ii")  # of the data, behind the head of a record
+_SUM_AND_LENGTH = struct.Struct(">Ii")  # offset of the data behind the head of a record
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def several(layout: Layout, term: int, datas: Sequence[bytes]) -> Blob:
 def _join_adds(
     out: Any, start: Any, head: Any, at_checksum: int, prefix: Any, key: Any, payload: Any, offset: Any
 ) -> None:
-    """`_fill_adds` as Python does it fastest: pieces that are joined at the end."""
+    """The plain form of `_fill_adds`, as Python does it fastest: pieces, joined at the end."""
     pieces: list[bytes] = []
     head, prefix, payload = head.tobytes(), prefix.tobytes(), payload.tobytes()
     places = offset.tolist()
@@ -121,7 +121,7 @@ def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: bytes, 
     """One A record for each key and payload; `prefix` is the delta up to the key."""
     data_sizes = np.diff(offsets) + (len(prefix) + 12)
     ends = offsets_of(data_sizes + layout.record_header_size + (-data_sizes % layout.alignment))
-    arena = bytearray(int(ends[-1]))  # zeros, so padding is there already
+    arena = bytearray(int(ends[-1]))  # zeros, so the padding is done
     head = np.frombuffer(RECORD_MARKER + term.to_bytes(layout.term_size, "big"), np.uint8)
     _fill_adds.run(
         len(arena),
@@ -138,7 +138,7 @@ def adds(layout: Layout, term: int, prefix: bytes, keys: Ints, payloads: bytes, 
 
 
 def removes(layout: Layout, term: int, prefix: bytes, ids: Sequence[int]) -> Blob:
-    """One R record for each id; all are of one size, so a table of bytes holds them."""
+    """One R record for each id, in a table of bytes, because all have one size."""
     if len(ids) == 1:
         return one(layout, term, prefix + struct.pack(">Q", ids[0]))
     if len(ids) < 32:

@@ -12,7 +12,7 @@ from flintlog.errors import NotALogError, RefusedError, SettingsError
 
 
 class Taskflux(Dialect):
-    """A root may stand for its data directory, which its settings may put elsewhere."""
+    """The directory you name may be the root of a data directory; its settings may put that elsewhere."""
 
     name = "taskflux"
     stream = "queue"
@@ -32,10 +32,10 @@ class Taskflux(Dialect):
     def recognise(self, disk: Disk, path: str) -> bool:
         try:
             found = self._locate(disk, path)
-        except (SettingsError, RefusedError):  # settings that cannot be read are told later
+        except (SettingsError, RefusedError):  # unreadable settings are reported later
             data = posixpath.join(path, "data")
             found = data if files.is_data(disk, data) else None
-        # A scratch directory alone is no evidence; a store that is told to use it may find it all the same.
+        # A scratch directory alone is no evidence, but a store may use a directory that has one.
         return found is not None and disk.list(found) != [layout.SHIPPED.scratch]
 
     def edition(self, disk: Disk, root: str) -> str | None:

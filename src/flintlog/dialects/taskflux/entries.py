@@ -1,7 +1,7 @@
-"""The entries of a directory, piece by piece: a split is a segment, or a range of a large one, read by any task.
+"""The entries of a directory: a split is a segment, or a range of a large one, and any task can read it.
 
-A piece that does not hold what the plan said (damage, a segment that went away) is an error, never fewer rows.
-A torn tail is no damage: nothing acknowledged stood there.
+A split that does not hold what the plan said (damage, a segment that went away) is an error, never fewer rows.
+A torn tail is no damage: nothing in it was acknowledged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BELOW = (0, 1)
 
 
 def splits(disk: Disk, data: str, query: EntryQuery) -> list[Split]:
-    """The segments that can hold entries of the query, told by their names; large ones in ranges."""
+    """The segments that can hold entries of the query, by their names; large ones in ranges."""
     found = files.list_files(disk, data).segments
     result: list[Split] = []
     covered = files.claimed_index(disk, data)
@@ -63,8 +63,9 @@ def _cut(
 ) -> Iterator[Split]:
     """The ranges of a segment, each beginning with a record.
 
-    Headers are followed and not checked. So a closed segment is cut only when as many follow each other as its name
-    and the next one's promise, and where the newest may be torn it is not cut: its last range is judged as a whole.
+    The walk follows headers without checking them. So it cuts a closed segment only when it finds as many records as
+    the segment's name and the next one's promise. It does not cut the newest where it may be torn: one range holds all
+    of that.
     """
     newest = last is None
     marks = _marks(disk, data, segment, step)
@@ -82,7 +83,7 @@ def _cut(
     ends = [*((offset, lsn - 1) for offset, lsn in cuts), (segment.size, last)]
     for (start, first), (end, final) in zip(begins, ends, strict=True):
         before = query.first is not None and final is not None and final < query.first[0]
-        if before and not newest:  # in the newest nothing but reading proves the numbers
+        if before and not newest:  # in the newest only reading proves the numbers
             continue
         if query.last is not None and first > query.last[0]:
             return
@@ -90,7 +91,7 @@ def _cut(
 
 
 def _marks(disk: Disk, data: str, segment: SegmentFile, step: int) -> Marks | None:
-    """Where a segment can be cut; None when its header is none of ours."""
+    """Where a segment can be cut; None when it does not have our header."""
     layout = files.layout_at(disk, data)
     with disk.open(posixpath.join(data, segment.name)) as file:
         head = file.pread(lay.SEGMENT_HEADER_SIZE, 0)
@@ -134,7 +135,7 @@ def _read(disk: Disk, data: str, split: Split, layout: Layout) -> Segment:
 
 
 def _read_range(disk: Disk, place: str, split: Split, file: SegmentFile, layout: Layout) -> Segment:
-    """The records of a range of a segment. What stops before its end is judged with all that follows."""
+    """The records of a range of a segment. A stop before the end of the range is judged with all bytes that follow."""
     newest = _newest(split)
     is_last = split.last is None or split.end >= file.size
     start = max(split.start, lay.SEGMENT_HEADER_SIZE)
@@ -260,7 +261,7 @@ def state(disk: Disk, data: str, as_of: int | None, seen: Surveys = UNSHARED) ->
 
 
 def state_frame(workers: Workers, disk: Disk, data: str, as_of: int | None) -> Any:
-    """The same as a table of the workers' own kind. One task reads it all: ids follow from the order of entries."""
+    """The state as a table of the workers' own kind. One task reads it all: ids follow from the order of entries."""
     return workers.frame(partial(_state_rows, disk, as_of), [data], tables.STATE_SCHEMA)
 
 

@@ -23,7 +23,7 @@ from flintlog.errors import DamageError
 
 
 def header(segment: Segment) -> Iterator[Span]:
-    """File marker and version, as far as they can be trusted."""
+    """File marker and version, and whether they are right."""
     problem, size = segment.damage, len(segment.view)
     if segment.uninitialised:
         yield from rest(0, size, "the segment was created and its header did not arrive", "torn")
@@ -44,7 +44,7 @@ def record(segment: Segment, at: int, layout: Layout) -> Iterator[Span]:
 
 
 def end(segment: Segment) -> Iterator[Span]:
-    """What stands where the records stop."""
+    """The bytes at which the records stop."""
     problem, at, size = segment.damage, segment.end, len(segment.view)
     if segment.uninitialised:
         return
@@ -97,7 +97,7 @@ def metadata(view: memoryview, layout: Layout) -> Iterator[Span]:
 
 
 def _checksum(view: memoryview, begin: int, end: int, of: str) -> str:
-    """What the checksum behind a range means."""
+    """The meaning of the checksum behind a range."""
     computed = crc32_mpeg2(view, begin, end)
     stored = int.from_bytes(view[end : end + 4], "big")
     fits = "fits" if computed == stored else f"does not fit: expected {computed:08x}"
@@ -108,7 +108,7 @@ def _checksum(view: memoryview, begin: int, end: int, of: str) -> str:
 
 
 def snapshot(view: memoryview, layout: Layout, where: ByteRange | None) -> Iterator[Span]:
-    """Header, queues with their records, checksum. What cannot be read does not hide what can."""
+    """Header, queues with their records, checksum. Damage does not hide what can be read."""
     size, begin = len(view), layout.snapshot_header_size
     if view[:4] != lay.SNAPSHOT_MARKER:
         yield from damaged(0, size, "not a snapshot", lay.SNAPSHOT_MARKER.hex())
@@ -134,7 +134,7 @@ def snapshot(view: memoryview, layout: Layout, where: ByteRange | None) -> Itera
 
 
 def _state(body: memoryview, at: int, where: ByteRange | None) -> Generator[Span, None, int]:
-    """The queues of the state that ends with `body`, as far as they go, and where that is."""
+    """The queues of the state that ends with `body`, as far as they can be read, and where that is."""
     if at + 4 > len(body):
         return (yield from _damage(at, body, "the snapshot ends early"))
     (queues,), _ = lay.STATE.decode(body, at)
@@ -164,7 +164,7 @@ def _damage(at: int, body: memoryview, message: str) -> Generator[Span, None, in
 
 
 def _records(body: memoryview, at: int, left: int, where: ByteRange | None) -> Generator[Span, None, int]:
-    """The records of a queue; in a range only those that touch it are looked at one by one."""
+    """The records of a queue; in a range only those that touch it, one by one."""
     head = lay.STATE_RECORD.head.size
     while left:
         payload, ends, behind = record_places(body, at, left)

@@ -1,6 +1,6 @@
 """What lies in the directory: names and their roles, the edition, and each file read on its own. Reads only.
 
-How the files fit together is the business of `survey`.
+`survey` says how the files fit together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flintlog.dialects.taskflux.state import Base, read_base
 from flintlog.disk import Disk
 from flintlog.errors import DamageError
 
-# A damaged header before good records: nothing is lost when it is written anew.
+# A damaged header before good records: writing it anew loses nothing.
 HEADER_DAMAGED = "segment-header"
 
 _SCRATCH_DIRECTORIES = (lay.DESIGNED.scratch, lay.SHIPPED.scratch)
@@ -54,7 +54,7 @@ class Listing:
     metadata_size: int | None
     snapshot_size: int | None
     scratch: tuple[str, ...]  # files in temp/ and temporary/
-    foreign: tuple[str, ...]  # what no role fits
+    foreign: tuple[str, ...]  # names that fit no role
 
 
 def is_data(disk: Disk, path: str) -> bool:
@@ -85,7 +85,7 @@ def list_files(disk: Disk, data: str) -> Listing:
         look = member if is_file else inner_directory if name in _DIRECTORIES else Disk.stat
         found = look(disk, place)
         if found is None:
-            continue  # went away between the two calls: the directory is live
+            continue  # removed between the two calls: the directory is live
         if not found.is_directory:
             sizes[name] = found.size
             if name not in (lay.METADATA_FILE, lay.SNAPSHOT_FILE, lay.IGNORED_FILE, lay.SETTINGS_FILE):
@@ -113,7 +113,7 @@ def list_files(disk: Disk, data: str) -> Listing:
 
 
 def layout_at(disk: Disk, data: str) -> Layout:
-    """The edition of a directory; looks no further than its metadata where that tells."""
+    """The edition of a directory; reads only its metadata when that shows it."""
     metadata = disk.stat(posixpath.join(data, lay.METADATA_FILE))
     if metadata is not None and (found := _layout_by_metadata(disk, data, metadata.size)):
         return found
@@ -127,7 +127,7 @@ def _layout_by_metadata(disk: Disk, data: str, size: int | None) -> Layout | Non
 
 
 def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
-    """The edition of an existing directory; None when nothing in it tells."""
+    """The edition of an existing directory; None when no file shows it."""
     found = _layout_by_metadata(disk, listing.data, listing.metadata_size)
     if found is not None:
         return found
@@ -145,7 +145,7 @@ def detect_layout(disk: Disk, listing: Listing) -> Layout | None:
     for layout in (lay.SHIPPED, lay.DESIGNED):
         if disk.is_directory(posixpath.join(listing.data, layout.scratch)):
             return layout
-    if listing.metadata_size:  # damaged, and nothing else tells: its length is the last sign
+    if listing.metadata_size:  # damaged, and no other file shows it: its length is the last sign
         return lay.DESIGNED if listing.metadata_size < lay.SHIPPED.metadata_size else lay.SHIPPED
     return None
 
@@ -215,7 +215,7 @@ def snapshot_index(view: memoryview, layout: Layout) -> int:
 
 
 def claimed_index(disk: Disk, data: str) -> int:
-    """The same of a directory; reads no more than the header."""
+    """The index that the snapshot of a directory claims; reads only the header."""
     path = posixpath.join(data, lay.SNAPSHOT_FILE)
     found = disk.stat(path)
     if found is None or not found.size:
@@ -265,7 +265,7 @@ def read_snapshot(view: memoryview, layout: Layout) -> Base:
             f"{computed:08x}",
         )
     if index == lay.LSN_NONE:
-        return Base()  # so the original treats it: as no snapshot
+        return Base()  # as the original does: no snapshot
     try:
         return read_base(view, size, end, index, term)
     except DamageError as error:
@@ -326,7 +326,7 @@ class Segment:
 def read_segment(
     disk: Disk, data: str, file: SegmentFile, layout: Layout, *, newest: bool, copy: bool = False
 ) -> Segment:
-    """Read one segment; what is wrong with it is in the result. `copy` it where others than the newest may be cut."""
+    """Read one segment; the result says what is wrong with it. `copy` an older one too, if it may be cut."""
     with disk.open(posixpath.join(data, file.name)) as handle:
         view = handle.view(copy=newest or copy)
     if file.first > lay.LSN_MAX:
@@ -356,7 +356,7 @@ def _beyond(lsn: int, offset: int) -> Damage:
 
 
 def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segment:
-    """Other bytes in the place of a file marker. When good records follow to the end, only the header is damaged."""
+    """A segment without a file marker. When good records follow to its end, only the header is damaged."""
     found = bytes(view[:4]).hex() or "nothing"
     damage = Damage("segment-marker", "not a segment of a log", 0, lay.FILE_MARKER.hex(), found)
     if len(view) > lay.SEGMENT_HEADER_SIZE:
@@ -370,13 +370,13 @@ def _without_header(file: SegmentFile, view: memoryview, layout: Layout) -> Segm
 
 
 def _never_written(view: memoryview, header: bytes) -> bool:
-    """A new segment whose header did not arrive: a beginning of the header, then zeros or the end of the file."""
+    """Is this a new segment whose header did not arrive: a beginning of it, then zeros or the end of the file?"""
     written = zeros_from(view, 0)
     return written < len(header) and view[:written] == header[:written]
 
 
 def finding_in(segment: Segment, *, newest: bool) -> Finding | None:
-    """What is wrong with one segment as it stands alone."""
+    """The finding of one segment by itself."""
     damage = segment.damage
     name = segment.file.name
     if damage is not None:
@@ -394,7 +394,7 @@ def finding_in(segment: Segment, *, newest: bool) -> Finding | None:
 
 
 def bad_creates(segment: Segment, layout: Layout) -> list[Finding]:
-    """The creations that create no queue."""
+    """Findings for creations that create no queue."""
     findings = []
     for at in np.flatnonzero(segment.records.operation == _CREATE).tolist():
         begin = int(segment.records.offset[at]) + layout.record_header_size

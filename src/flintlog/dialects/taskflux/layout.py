@@ -8,10 +8,9 @@ All integers are big-endian. A log directory's `data` holds
     temp/ or temporary/           scratch: designed or shipped
 
 The tables below have their fields; where the two editions differ, a `Layout` has them. A segment is its header,
-records, and four zeros, the end marker. What stands behind the end marker is ignored, and zeros are one, so a
-preallocated file needs no other sign of its end. The LSN of a record is not stored: the file's first LSN plus the
-record's place in the file. Its data is a delta; the first byte says which. The empty name is the default queue, which
-is always there.
+records, and four zeros, the end marker. Readers ignore what follows the end marker. Zeros are an end marker, so a
+preallocated file needs no other. The LSN of a record is not stored: the file's first LSN plus the record's place in the
+file. Its data is a delta; the first byte says which. The empty name is the default queue, which is always there.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ LOG_DIRECTORY = "log"
 METADATA_FILE = "tflux.metadata"
 SNAPSHOT_FILE = "tflux.snapshot"
 SETTINGS_FILE = "taskflux.settings.json"
-IGNORED_FILE = "tflux.log"  # stands in the note's tree and nowhere else
+IGNORED_FILE = "tflux.log"  # appears only in the note's tree
 
 _NAME = re.compile(rb"[\x21-\x7e]*")
 SEGMENT_NAME = re.compile(r"(\d{19})\.log")
 LSN_NONE = -1
 TERM_FIRST = 1
-LSN_MAX = 2**63 - 2  # the one behind it, which a count ends with, has 63 bits too
+LSN_MAX = 2**63 - 2  # so that the LSN behind it, at which a count ends, has 63 bits too
 ID_MAX = 2**64 - 1
 INT32_MAX = 2**31 - 1
 DATA_SIZE_MAX = INT32_MAX
@@ -87,7 +86,7 @@ class Layout:
 
     @lazy
     def record(self) -> Table:
-        """The checksum is that of the data."""
+        """The checksum covers the data."""
         data = Field("data", "[n]", words="n bytes: a delta")
         padding = Field("padding", f"[-n%{self.alignment}]", "zeros up to a multiple of 4", "0 to 3 zeros")
         return Table(
@@ -101,7 +100,7 @@ class Layout:
 
     @lazy
     def snapshot_header(self) -> Table:
-        """Behind it stand the state, and the checksum of the state."""
+        """The state and its checksum follow."""
         return Table(
             "big",
             Field("file marker", "4B", "the state up to an LSN", value=SNAPSHOT_MARKER),
@@ -112,7 +111,7 @@ class Layout:
 
     @lazy
     def metadata(self) -> Table:
-        """The checksum is that of everything between it and the marker."""
+        """The checksum covers everything between it and the marker."""
         return Table(
             "big",
             Field("file marker", "4B", "term and vote", value=METADATA_MARKER),
@@ -362,7 +361,7 @@ def _is_name(name: bytes) -> bool:
 
 
 def delta_problem(data: bytes, layout: Layout) -> str | None:
-    """Why these bytes are no delta that a directory can have, or None. It is what opening would say of them."""
+    """Why these bytes are no valid delta, in the words of opening; or None."""
     kind, name = data[:1], data[2 : 2 + data[1]] if len(data) > 1 else b""
     if kind not in (b"C", b"D", b"A", b"R"):
         return "its first byte is not one of C, D, A, R"
@@ -397,7 +396,7 @@ def decode_create(data: bytes) -> QueueSpec:
     """The queue of a C delta whose name is known to be good."""
     try:
         (name, code, max_size, max_payload, flag), at = CREATE.decode(data)
-        # Any value but zero is a yes: so the original reads it in a delta.
+        # Any value but zero means yes, as the original reads it in a delta.
         key_range = KEY_RANGE.decode(data, at)[0] if flag else None
     except MalformedError:
         raise DamageError("the create delta ends early", code="delta-short") from None
@@ -424,7 +423,7 @@ def decode_queue_header(state: Bytes, at: int) -> tuple[QueueSpec, int, int, int
     key_range = None
     try:
         (name, code, last_id, max_size, max_payload, flag), at = QUEUE.decode(state, at)
-        if flag == 1:  # exactly one: so the original reads it in a snapshot
+        if flag == 1:  # only 1 means yes, as the original reads it in a snapshot
             key_range, at = KEY_RANGE.decode(state, at)
         (count,), at = RECORDS.decode(state, at)
     except MalformedError as error:

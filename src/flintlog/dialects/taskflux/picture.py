@@ -16,8 +16,8 @@ from flintlog.disk import Disk
 def picture(disk: Disk, data: str, as_of: int | None, seen: Surveys) -> Picture:
     """Metadata, snapshot, the segments that belong to the log; the last of them up to its last record that counts.
 
-    A snapshot is replaced and segments are removed by name, never changed: another file under the name, or none,
-    tells. The metadata is read after the log, so that its term is never behind it.
+    A store replaces a snapshot and removes segments by name, and never changes them: another file under the name, or
+    none, shows that. The metadata is read after the log, so that its term is never behind it.
     """
     found = seen.take("part", partial(survey, disk, data))
     found.refuse_damage()
@@ -49,7 +49,7 @@ def picture(disk: Disk, data: str, as_of: int | None, seen: Surveys) -> Picture:
 
 
 def _metadata(disk: Disk, found: Survey) -> bytes:
-    """Term and vote as they are now; where there are none, those that an opening store begins with."""
+    """Term and vote as they are now; if there are none, those with which a store would begin."""
     if found.metadata is not None:
         place = posixpath.join(found.listing.data, lay.METADATA_FILE)
         return disk.read(place, METADATA_SIZE_MAX)[: found.layout.metadata_size]
@@ -64,7 +64,7 @@ def _segment(segment: Segment, last: int) -> Part:
 
 
 def is_member(name: str) -> bool:
-    """Names of files that a picture can have."""
+    """Can a picture have a file of this name?"""
     folder, _, file = name.rpartition("/")
     if folder:
         return folder == lay.LOG_DIRECTORY and lay.parse_segment_name(file) is not None

@@ -1,10 +1,10 @@
-"""Entries to state, once: the live store, the snapshot writer, the command line and Spark all come through here.
+"""From entries to state: the one replay of the live store, the snapshot writer, the command line and Spark.
 
 Ids are not in the log: the n-th A of a queue gets the queue's last id plus n. A queue that is deleted and made
-again is another *life* of its name and counts from 1 again. Payloads are never touched; the result points to
-where they stand.
+again is another *life* of its name and counts from 1 again. Replay never reads payloads; the result points to them.
 
-What the original program wrote and cannot read back has one clear meaning each, and is noted, not refused:
+Three things that the original program writes and cannot read back have one clear meaning each. Replay notes them and
+goes on:
 - A for a queue that was never created (it does not log creations): the queue is made, without limits;
 - R for an id that was given out and is gone (it logs one removal twice, and leaves records in flight out of
   its snapshots): nothing is left to remove;
@@ -33,11 +33,11 @@ _C, _D, _A, _R = b"CDAR"
 _DEFAULT = 0  # the code of the default queue's name
 NO_LIFE = -1
 NEVER = -2
-# Unsigned like the ids: a compiled step takes an id and a plain number for floats.
+# Unsigned like the ids: compiled code would make a float of an id and a plain number.
 _ONE = np.uint64(1)
 _LAST = np.uint64(lay.ID_MAX)
 
-# What the first pass says of an entry that is not good.
+# What the first pass says of an entry.
 _BAD_DELTA = 1
 _CREATE_TWICE = 2
 _DELETE_DEFAULT = 3
@@ -66,7 +66,7 @@ _NOTES = {
 
 @kernel
 def _name_codes(buffer: Any, start: Any, length: Any, code: Any, table: Any, shown: Any) -> int:
-    """Number the distinct names; `shown` says where each stands first. -1 when the table is too small."""
+    """Number the distinct names; `shown` gets the first record with each. -1 when the table is too small."""
     mask = len(table) - 1
     distinct = 0
     for index in range(len(start)):
@@ -136,7 +136,7 @@ def first_pass(
     id_: Any,
     say: Any,
 ) -> tuple[int, int]:
-    """Give every entry its life and its id. Stops at the first error; returns (entries done, lives)."""
+    """Give every entry its life and its id. Stops at the first error. Returns how many entries are done, and lives."""
     lives = 0
     for name in range(len(life_of)):
         if life_of[name] >= lives:
@@ -206,7 +206,7 @@ def second_pass(
     live: Any,
     say: Any,
 ) -> None:
-    """Strike out what was removed: `live` for added entries, `base_live` for records of the snapshot.
+    """Mark what is still there: added entries in `live`, records of the snapshot in `base_live`.
 
     `base_id` holds the ids of each life's snapshot records in ascending order, from base_start[life] on.
     """
@@ -274,13 +274,13 @@ class Table:
         return self.sources[at], index - int(self.bounds[at])
 
     def error(self, index: int, code: str, message: str) -> DamageError:
-        """An entry that makes no state."""
+        """The error for an entry that fits no state."""
         source, at = self.place(index)
         offset = int(source.records.offset[at])
         return DamageError(f"LSN {source.first + at}: {message}", code=code, file=source.name, offset=offset)
 
     def note(self, index: int, what: int) -> Finding:
-        """An entry that is odd, and what was made of it."""
+        """The finding for an odd entry, and how it was read."""
         return CODES.of(self.error(index, *_NOTES[what]))
 
 
@@ -401,7 +401,7 @@ def _specs(
 
 
 def created(data: bytes, wrong: Callable[[str, str], DamageError]) -> QueueSpec:
-    """The queue that a C makes; `wrong` makes an error of a code and a message."""
+    """The queue that a C makes; `wrong` turns a code and a message into an error."""
     try:
         return lay.decode_create(data)
     except DamageError as error:

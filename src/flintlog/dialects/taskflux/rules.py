@@ -1,4 +1,4 @@
-"""When a segment is full, when a snapshot is due, and which segments it makes superfluous: the notes' rules."""
+"""When a segment is full, when a snapshot is due, and which segments it covers: the notes' rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Limits:
         return (self.soft < size and all_committed) or self.hard < size
 
     def full_at(self, edition: Edition) -> int:
-        """Inside one append: a segment takes no further record once it reaches this size."""
+        """The size at which a segment takes no further record inside one append."""
         return self.hard if edition == "shipped" else self.hard + 1
 
 
@@ -40,7 +40,7 @@ def snapshot_due(
         return threshold <= sum(last <= commit_index for last in closed_lasts)
     # Designed: the closed segments behind the one that holds the snapshot, up to and including the one that
     # holds the commit index.
-    held = -1  # no segment holds it: all count
+    held = -1  # no segment holds the snapshot's LSN: all count
     for at, first in enumerate(segment_firsts):
         if snapshot_index >= first:
             held = at

@@ -1,11 +1,11 @@
 """A whole segment to columns: where each record stands, its fields, and where and why reading stopped.
 
-One pass, compiled for large input; nothing per record in Python. What stopped the scan is then judged once:
-an end, a torn tail, or damage.
+One pass, compiled for large input; nothing per record in Python. `judge` then says what stopped the scan: an end, a
+torn tail, or damage.
 
 *The rule that tells a torn tail from damage.* A commit is one write followed by one fsync, and behind the end
-of the log our files hold nothing but zeros. So at the first byte that is not a good record of the newest
-segment the log is torn, and nothing acknowledged stood there, when
+of the log our files hold nothing but zeros. So, at the first byte of the newest segment that begins no good record, the
+log is torn (and nothing there was acknowledged) when
 
 1. nothing but zeros follows some byte of the bad record (the rest of the write never arrived), and no good
    record follows: a damaged length would reach over good records to the zeros at the end, or
@@ -37,11 +37,11 @@ from flintlog.core.finding import Damage
 from flintlog.dialects.taskflux import layout as lay
 from flintlog.dialects.taskflux.layout import Layout
 
-COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, one larger record apart
+COMMIT_BYTES_MAX = 8 << 20  # a store writes and syncs at most this much at once, or one larger record
 _CHUNK = 1 << 18  # records per pass of the kernel
 _PROBE = 1 << 10
-_RECORDS_MAX = 1 << 26  # of one table; a segment with more comes in several
-_WINDOW = 64 << 20  # bytes of a walk over headers
+_RECORDS_MAX = 1 << 26  # records of one table; more come in several tables
+_WINDOW = 64 << 20  # bytes that a walk over headers reads at a time
 _WINDOW_MARKS = 1 << 12
 _SEARCH_CHUNK = 1 << 20
 _SEARCH_CHECKSUM_BYTES_MAX = 256 << 20
@@ -73,13 +73,14 @@ DELTA_PROBLEMS = {
 }
 
 _MARKER = int.from_bytes(lay.RECORD_MARKER, "big")
-# Where the fields of a record stand. The editions differ in the size of the term alone: it comes on top behind it.
+# Where the fields of a record stand. The editions differ only in the size of the term, which shifts the fields behind
+# it.
 _RECORD = lay.DESIGNED.record
 _TERM_AT = _RECORD.offset("term")
 _CHECKSUM_AT = _RECORD.offset("checksum") - lay.DESIGNED.term_size
 _LENGTH_AT = _RECORD.offset("length") - lay.DESIGNED.term_size
 _HEADER = _RECORD.head.size - lay.DESIGNED.term_size
-# And those of a delta: the length of its name, the name, and of what follows it the number and the payload.
+# And those of a delta: the length of its name, the name, and behind it the number and the payload.
 _NAME_LENGTH_AT = lay.NAMED.offset("name length")
 _NAME_AT = lay.NAMED.head.size
 _PAYLOAD_LENGTH_AT = lay.RECORD_PAYLOAD.offset("payload length")
@@ -233,7 +234,7 @@ def scan_batches(
     """The records from `start` on in batches; the last one comes with the stop."""
     size = len(buffer) if end is None else end
     while True:
-        # How many records can there be? The file's size bounds it, not a field in the file.
+        # The file's size bounds the number of records, not a field in the file.
         capacity = min(batch, max(size - start, 0) // layout.record_header_size + 1)
         columns = Records.room(capacity)
         count, at, reason = _scan.run(
@@ -321,8 +322,8 @@ def _walk_headers(
 def walk_headers(window: Callable[[int, int], memoryview], size: int, layout: Layout, step: int) -> Marks:
     """Where to cut a segment into ranges of about `step` bytes: from header to header, payloads are not read.
 
-    `window` gives a buffer of the file in which a range is there. Nothing is checked but that headers follow
-    each other; the reader of a range checks it.
+    `window` gives a buffer of the file in which a range is there. The walk checks only that headers follow each other;
+    the reader of a range checks the rest.
     """
     marks = Marks([], [], 0, 0)
     at, mark, count, ended = lay.SEGMENT_HEADER_SIZE, lay.SEGMENT_HEADER_SIZE + step, 0, False
@@ -363,7 +364,7 @@ def judge(buffer: memoryview, layout: Layout, stop: Stop, *, newest: bool) -> Da
 
 
 def _has_records_behind(buffer: memoryview, layout: Layout, stop: Stop) -> bool:
-    """Do good records stand behind an end marker? Not where the original overwrites in place and leaves them."""
+    """Do good records behind an end marker mean damage? Not in the shipped edition, which leaves old records there."""
     if layout.edition != "designed" or zeros_from(buffer, stop.offset) == stop.offset:
         return False
     return find_record(buffer, layout, stop.offset + 1) is not None
@@ -414,7 +415,7 @@ def _is_torn(buffer: memoryview, layout: Layout, stop: Stop, resumes: int | None
 
 
 def _claimed_end(buffer: memoryview, layout: Layout, stop: Stop) -> int:
-    """Where the bad record would end by its own words, inside the file."""
+    """Where the bad record ends by its own length, at most at the end of the file."""
     at, header = stop.offset, layout.record_header_size
     if stop.reason in (MARKER, MARKER_CUT):
         return min(at + 4, len(buffer))
@@ -425,7 +426,7 @@ def _claimed_end(buffer: memoryview, layout: Layout, stop: Stop) -> int:
 
 
 def _last_good(buffer: memoryview, layout: Layout, at: int) -> int:
-    """The end of the last good record at or behind `at`, over further gaps."""
+    """The end of the last good record at or behind `at`, also behind further gaps."""
     while True:
         end = at
         for _, stop in scan_batches(buffer, layout, at):
@@ -439,8 +440,8 @@ def _last_good(buffer: memoryview, layout: Layout, at: int) -> int:
 def find_record(buffer: memoryview, layout: Layout, start: int) -> int | None:
     """The next offset at which a whole good record stands.
 
-    Bounded: a file full of markers and large lengths ends the search at the next marker, which then counts as
-    a record, because calling acknowledged data torn is the one mistake that cannot be undone.
+    The search is bounded. In a file full of markers and large lengths it ends at the next marker and takes that for a
+    record, because calling acknowledged data torn is the one mistake that cannot be undone.
     """
     header = layout.record_header_size
     budget = _SEARCH_CHECKSUM_BYTES_MAX

@@ -1,8 +1,8 @@
 """`taskflux.settings.json` in the root: limits, threshold, data directory.
 
-Key names as the original writes them, in any case. Unknown keys are left to whom they belong, and one that looks
-like a known one is warned of; a known key with a value of the wrong type is refused. Explicit arguments win over
-the file, and those that do not exist are refused.
+Key names as the original writes them, in any case. Unknown keys are ignored, with a warning when one looks like a known
+key; a known key with a value of the wrong type is refused. Explicit arguments win over the file; unknown arguments are
+refused.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _KEYS = {
     key.lower(): key
     for key in ("LogFileSoftLimit", "LogFileHardLimit", "SnapshotCreationSegmentsThreshold", "DataDirectory")
 }
-_KEY_LETTERS_MAX = 64  # a longer one is no slip of the pen
+_KEY_LETTERS_MAX = 64  # a longer key is no typing error
 _ALIKE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the file and the arguments say; `data_directory` is where `data` stands, None: in the root."""
+    """What the file and the arguments say; `data_directory` holds `data`, None: the root does."""
 
     limits: Limits = field(default_factory=Limits)
     data_directory: str | None = None
 
 
 class Arguments(TypedDict, total=False):
-    """What may be given instead of being written in the file."""
+    """Arguments that win over the file."""
 
     soft_limit: int | None
     hard_limit: int | None
@@ -56,7 +56,7 @@ class Arguments(TypedDict, total=False):
 
 
 def refuse_unknown(store: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Raise for an argument that a store does not have: a setting that is spelled wrong must not be lost in silence."""
+    """Raise for an argument that a store does not have, so that no misspelled setting is lost in silence."""
     own = inspect.signature(store).parameters.values()
     known = [one.name for one in own if one.kind is one.KEYWORD_ONLY] + list(Arguments.__annotations__)
     for name in arguments:
@@ -91,7 +91,7 @@ def load_settings(disk: Disk, root: str, **arguments: Unpack[Arguments]) -> Sett
 
 
 def locate(disk: Disk, path: str) -> str | None:
-    """The data directory: `path` itself, or the one of a root, where the settings say it is; None: it is neither."""
+    """The data directory: `path`, or the one that the settings of the root `path` name; None when it is neither."""
     if is_data(disk, path):
         return path
     data = posixpath.join(_joined(path, _data_directory(disk, path)) or path, "data")
@@ -121,7 +121,7 @@ def _parsed(disk: Disk, path: str) -> dict[str, Any]:
         raise SettingsError("this is a directory", file=path)
     try:
         parsed = json.loads(disk.read(path, SETTINGS_SIZE_MAX))
-    except (ValueError, RecursionError) as error:  # the second: nested deeper than anybody means
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deep
         raise SettingsError(f"this is not JSON: {error}", file=path) from None
     if not isinstance(parsed, dict):
         raise SettingsError("a JSON object was expected", file=path)

@@ -16,15 +16,15 @@ from flintlog.dialects.taskflux.layout import Layout
 from flintlog.dialects.taskflux.state import Ints, Pointers, State
 from flintlog.errors import RefusedError
 
-_CHUNK_BYTES = 1 << 18  # other threads wait while one is put together
+_CHUNK_BYTES = 1 << 18  # other threads wait while a chunk is put together
 RECORD_HEAD = lay.STATE_RECORD.size
 
 
 def encode_snapshot(state: State, layout: Layout) -> Iterator[bytes | bytearray]:
     """The whole file: header, queues by name, records in dequeue order, checksum.
 
-    Dequeue order in the file is what keeps first-in-first-out across a restart: readers keep the file's order
-    among equal keys.
+    Dequeue order in the file keeps first-in-first-out across a restart, because readers keep the file's order among
+    equal keys.
     """
     size = state_size(state)
     check_fits(state, layout, size)
@@ -37,7 +37,7 @@ def encode_snapshot(state: State, layout: Layout) -> Iterator[bytes | bytearray]
 
 
 def state_size(state: State) -> int:
-    """The length of the state, which stands in front of it."""
+    """The length of the state, which the file has before the state."""
     size = 4
     for queue in state.queues:
         size += len(lay.encode_queue_header(queue.spec, queue.last_id, 0))
@@ -46,7 +46,7 @@ def state_size(state: State) -> int:
 
 
 def check_fits(state: State, layout: Layout, size: int) -> None:
-    """Refuse a state that no snapshot can hold."""
+    """Raise for a state that no snapshot can hold."""
     if size > lay.STATE_SIZE_MAX:
         raise RefusedError(
             f"the state takes {size} bytes and a snapshot holds at most {lay.STATE_SIZE_MAX}",
@@ -86,7 +86,7 @@ def _records(state: State, records: Pointers) -> bytearray:
 
 
 def fill_heads(out: NDArray[np.uint8], starts: Ints, records: Pointers) -> None:
-    """Write what stands before each payload."""
+    """Write the head of each record, before its payload."""
     heads = np.empty((len(records), RECORD_HEAD), np.uint8)
     heads[:, 0:8] = records.id.astype(">u8").view(np.uint8).reshape(-1, 8)
     heads[:, 8:16] = records.key.astype(">i8").view(np.uint8).reshape(-1, 8)

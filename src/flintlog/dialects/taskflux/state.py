@@ -1,6 +1,6 @@
-"""What replay gives and begins with: queues with pointers to their records, and how a snapshot is read.
+"""What replay begins with and returns: queues with pointers to their records. Also how to read a snapshot.
 
-Payloads are never touched; a pointer says in which file they stand, and where.
+It never reads payloads; a pointer gives the file and the offset of one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACES_MAX = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that payloads stand in, with the records read from it; `first` is the LSN of the first one."""
+    """A file with payloads, and the records read from it; `first` is the LSN of the first one."""
 
     name: str
     buffer: memoryview
@@ -64,14 +64,14 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The queues, by name, after the entry `index`; payloads stand in `snapshot` and `sources`."""
+    """The queues, by name, after the entry `index`; their payloads are in `snapshot` and `sources`."""
 
     index: int
     term: int
     queues: tuple[QueueState, ...]
     snapshot: memoryview
     sources: tuple[Source, ...]
-    notes: tuple[Finding, ...] = ()  # what is odd and has one clear meaning
+    notes: tuple[Finding, ...] = ()  # odd entries with one clear meaning
 
     @property
     def record_count(self) -> int:
@@ -109,14 +109,14 @@ def _snapshot_records(buffer: Any, at: int, size: int, id_: Any, key: Any, paylo
 
 
 def read_base(buffer: memoryview, start: int, end: int, index: int, term: int) -> Base:
-    """The queues in a snapshot file, whose state stands between `start` and `end`; offsets count from the file."""
+    """The queues in a snapshot file, whose state is from `start` to `end`; offsets count from the file's beginning."""
     if end - start < 4:
         raise DamageError("the snapshot holds no state", code="snapshot-short", offset=start)
     count = int.from_bytes(buffer[start : start + 4], "big", signed=True)
     at = start + 4
     queues: dict[str, QueueState] = {}
     body = buffer[:end]
-    for _ in range(count):  # a wrong count ends in an error at the end of the state
+    for _ in range(count):  # a wrong count gives an error at the end of the state
         spec, last_id, record_count, at = lay.decode_queue_header(body, at)
         if spec.name in queues:
             raise DamageError(f"the snapshot holds queue {spec.name!r} twice", code="snapshot-queue-twice")
@@ -132,7 +132,7 @@ def read_base(buffer: memoryview, start: int, end: int, index: int, term: int) -
 def record_places(body: memoryview, at: int, count: int) -> tuple[Ints, Ints, int]:
     """Where the payloads of up to `count` records from `at` on begin and end, and the offset behind the records.
 
-    Fewer than `count` come where the state ends inside one, or when there are very many.
+    Gives fewer than `count` when the state ends inside one, or when there are very many.
     """
     count = min(count, (len(body) - at) // _RECORD_HEAD, _PLACES_MAX)
     begin = at

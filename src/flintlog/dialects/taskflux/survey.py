@@ -1,6 +1,6 @@
 """How the files of a directory fit together: order, gaps, leftovers, damage. Reads only.
 
-`survey` looks at a directory once and tells everything that opening, verifying and repairing need to know:
+`survey` looks at a directory once and finds all that opening, verifying and repairing need to know:
 which layout, which metadata, which snapshot, which segments form the log, where it ends, and what is wrong.
 """
 
@@ -42,14 +42,14 @@ class Survey:
 
     listing: Listing
     layout: Layout
-    metadata: Metadata | None = None  # None: empty or missing, to be initialised
+    metadata: Metadata | None = None  # None: empty or missing; opening writes it
     base: Base = field(default_factory=Base)
     has_snapshot: bool = False
-    claimed_index: int = -1  # that the header of the snapshot names, also when the rest of it is damaged
-    segments: list[Segment] = field(default_factory=list)  # read ones that belong to the log, in order
-    # These belong to the log too, stand wholly below the snapshot, and were not read.
+    claimed_index: int = -1  # the index in the header of the snapshot, also when the rest is damaged
+    segments: list[Segment] = field(default_factory=list)  # those of the log that were read, in order
+    # Segments of the log wholly below the snapshot, which were not read.
     covered: list[SegmentFile] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)  # may be unlinked: nothing can need them
+    leftovers: list[str] = field(default_factory=list)  # may be unlinked: no recovery can need them
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -105,7 +105,7 @@ class Survey:
         return result
 
     def state(self, as_of: int | None = None) -> State:
-        """The state after the last entry, or after `as_of`; an entry that makes none is refused with its place."""
+        """The state after the last entry, or after `as_of`; raises, with its place, for an entry that fits no state."""
         if as_of is not None:
             self.refuse_missing(as_of)
         try:
@@ -114,12 +114,12 @@ class Survey:
             raise CODES.of(error).error(self.listing.data) from None
 
     def replayed(self, as_of: int | None = None) -> State:
-        """The same for code that makes a finding of the error: its place counts from the directory."""
+        """The same for code that turns the error into a finding: its place is relative to the directory."""
         return replay(self.base, self.sources(as_of), self.layout)
 
 
 LOG_EMPTIED = "log-emptied"
-# A snapshot that opening puts aside, because the log has all of it.
+# A damaged snapshot that opening puts aside, because the log has all of it.
 SNAPSHOT_UNUSABLE = "snapshot-unusable"
 
 Look = Callable[[int, int], None]
@@ -148,7 +148,7 @@ def survey(
 
 def _look_at_metadata(disk: Disk, result: Survey) -> None:
     if not result.listing.metadata_size:
-        return  # whether it should be there is known when the log was read: see `_report_metadata`
+        return  # `_report_metadata` judges a missing one after the log is read
     raw = disk.read(posixpath.join(result.listing.data, lay.METADATA_FILE), METADATA_SIZE_MAX)
     try:
         result.metadata = read_metadata(raw, result.layout)
@@ -160,7 +160,7 @@ def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
     if not result.listing.snapshot_size:
         return None
     with disk.open(posixpath.join(result.listing.data, lay.SNAPSHOT_FILE)) as file:
-        view = file.view()  # never cut, only replaced by rename
+        view = file.view()  # a snapshot is replaced by a rename, never cut
     result.claimed_index = snapshot_index(view, result.layout)
     try:
         result.base = read_snapshot(view, result.layout)
@@ -171,7 +171,7 @@ def _look_at_snapshot(disk: Disk, result: Survey) -> DamageError | None:
 
 
 def _report_metadata(result: Survey) -> None:
-    """Metadata comes before the first entry; without it the node has forgotten its vote."""
+    """Report entries without metadata: metadata comes first, so the node has lost its vote."""
     if result.metadata is None and not result.listing.metadata_size and result.last >= 0:
         result.findings.append(
             CODES.finding(
@@ -188,7 +188,7 @@ def _judge_snapshot(result: Survey, error: DamageError) -> None:
     if complete:
         error.code = SNAPSHOT_UNUSABLE
         error.message = f"{error.message}; the log still holds everything from LSN 0 on"
-    # The gap that a missing snapshot leaves at the head of the log follows from this damage; say it once.
+    # Without this snapshot the log has a gap at its head; report only the cause.
     result.findings[:] = [CODES.of(error)] + [item for item in result.findings if item.code != "log-start"]
 
 
@@ -207,7 +207,7 @@ def _look_at_segments(disk: Disk, result: Survey, read_all: bool, progress: Look
 
 
 def _look_at_chain(result: Survey) -> None:
-    """Do the segments follow each other, and the snapshot? What a snapshot covers need not."""
+    """Report segments that do not follow each other or the snapshot. Segments that the snapshot covers need not."""
     _drop_islands(result)
     _drop_superseded(result)
     segments = result.segments
@@ -223,7 +223,7 @@ def _look_at_chain(result: Survey) -> None:
 
 
 def _drop_islands(result: Survey) -> None:
-    """Below the snapshot, whole segments before a gap are leftovers of an unfinished removal."""
+    """Take segments before a gap below the snapshot as leftovers of an unfinished removal."""
     files = [*result.covered, *(segment.file for segment in result.segments)]
     counts = {
         segment.first: segment.last - segment.first + 1
@@ -243,7 +243,7 @@ def _drop_islands(result: Survey) -> None:
 
 
 def _drop_superseded(result: Survey) -> None:
-    """A snapshot ahead of the whole log: it was received from another node, and the log is a leftover."""
+    """When the snapshot is ahead of the whole log, it came from another node, and the log is a leftover."""
     tail = result.tail
     if not result.has_snapshot or tail is None or tail.last >= result.base.index:
         return
@@ -298,9 +298,10 @@ def _report_seam(result: Survey, segment: Segment, following: SegmentFile) -> No
 
 
 def _report_emptied(result: Survey) -> None:
-    """A store writes its first segment before its metadata, and there is one ever since.
+    """Report a designed log without segments, or whose only segment was emptied.
 
-    The original does it the other way round, so that its directories may lack one.
+    A store writes its first segment before its metadata, so there is always one. The original does it the other way
+    round, so that its directories may lack one.
     """
     if result.layout is not lay.DESIGNED or not (result.listing.metadata_size or result.has_snapshot):
         return
@@ -328,7 +329,7 @@ def _log_start(result: Survey) -> Finding:
 
 
 def _report_conflict(result: Survey) -> None:
-    """Raft: an entry that the snapshot covers has the snapshot's term."""
+    """Report an entry at the snapshot's index with another term: in Raft both must be the same."""
     index = result.base.index
     for segment in result.segments:
         if result.has_snapshot and segment.first <= index <= segment.last:

@@ -92,7 +92,7 @@ def entry_batch(
 
 
 def queue_column(view: memoryview, records: Records, layout: Layout) -> pa.Array:
-    """The queue that each record names."""
+    """The queue name of each record."""
     named = records.operation > 0
     length = np.where(named, records.name_length, 0).astype(np.int64)
     return binary_column(view, _name_at(records, layout), length, named).cast(pa.string())
@@ -130,7 +130,7 @@ def wanted(
 
 
 def _keys(text: str) -> np.ndarray:
-    """A key as a person types it: a number, or its eight bytes in hex as they are shown. What can be both is both."""
+    """The keys that the user may mean: a number, its eight bytes in hex as the output shows them, or both."""
     found = []
     with suppress(ValueError, OverflowError):
         found.append(np.int64(int(text)))

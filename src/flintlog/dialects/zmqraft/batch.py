@@ -15,8 +15,8 @@ from flintlog.dialects.zmqraft.layout import Entry
 from flintlog.dialects.zmqraft.scan import Entries, Ints
 from flintlog.errors import UsageError
 
-_COLUMNS_MIN = 8  # fewer entries are encoded faster one by one
-_DECODE_ENTRIES = 1024  # at a time
+_COLUMNS_MIN = 8  # for fewer entries one by one is faster
+_DECODE_ENTRIES = 1024  # entries at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Batch:
         return len(self.ends)
 
     def start_of(self, place: int) -> int:
-        """Where an entry begins; that of the first one behind the batch is the batch's end."""
+        """Where entry number `place` begins; for the one behind the batch, the end of the batch."""
         return int(self.ends[place - 1]) if place else 0
 
 
@@ -82,7 +82,7 @@ def of_columns(
 
 def _numbers(word: str, values: int | Sequence[int], count: int, most: int) -> Ints:
     if type(values) is int and 0 <= values <= most:
-        return np.full(count, values)  # as most calls have it
+        return np.full(count, values)  # the common case
     found = np.asarray(values)
     if found.dtype.kind not in "iu" and found.size:
         raise UsageError(f"a {word} is not a whole number from 0 to {most}")
@@ -94,7 +94,7 @@ def _numbers(word: str, values: int | Sequence[int], count: int, most: int) -> I
 
 
 def _all_bytes(word: str, values: Sequence[bytes]) -> Sequence[bytes]:
-    """Values whose lengths count bytes."""
+    """The values, as bytes unless they are: the lengths of others may not count bytes."""
     return (
         values if {*map(type, values)} <= {bytes} else [bytes(lay.as_bytes(word, value)) for value in values]
     )
@@ -120,7 +120,7 @@ def join(batches: Sequence[Batch]) -> Batch:
 
 
 def decode(view: memoryview, entries: Entries) -> Iterator[Entry]:
-    """Entries that follow each other, one by one from their columns and the bytes they stand in."""
+    """Entries one by one, from their columns and their bytes."""
     for begin in range(0, len(entries), _DECODE_ENTRIES):
         some = entries[begin : begin + _DECODE_ENTRIES]
         low, high = int(some.offset[0]), int(some.offset[-1] + some.length[-1])
@@ -128,7 +128,7 @@ def decode(view: memoryview, entries: Entries) -> Iterator[Entry]:
             ends = (some.offset + some.length).tolist()
             yield from map(lay.decode_entry, map(view.__getitem__, map(slice, some.offset.tolist(), ends)))
             continue
-        # One format for all of them: request id and data of each in a single call.
+        # One struct format for all: a single call gives the request id and the data of each.
         shape = "12s8x%ds" * len(some) % tuple((some.length - lay.ENTRY_HEADER_SIZE).tolist())
         parts = struct.Struct(f"<{shape}").unpack(view[low:high])
         yield from map(

@@ -1,6 +1,6 @@
-"""The entries of a directory, piece by piece: a split is an index file, or a range of a large one, read by any task.
+"""The entries of a directory: a split is an index file, or a range of a large one, and any task can read it.
 
-A piece that does not hold what the plan said (damage, a file that went away) is an error, never fewer rows.
+A split that does not hold what the plan said (damage, a file that went away) is an error, never fewer rows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _splits_of(found: Survey, query: EntryQuery) -> list[Split]:
 
 
 def _cut(read: IndexRead, first: int, last: int | None, query: EntryQuery) -> Iterator[Split]:
-    """The ranges of an index file, as its offset table tells them."""
+    """The ranges of an index file, by its offset table."""
     file, table = read.file, read.table
     step = query.range_bytes(file.size)
     if step is None or table is None:
@@ -109,7 +109,7 @@ def read_split(disk: Disk, path: str, split: Split, query: EntryQuery) -> Iterat
 def _read(
     disk: Disk, path: str, split: Split, *, copy: bool = False
 ) -> tuple[memoryview, Table, int, int | None]:
-    """The bytes, the table and the slots of a piece."""
+    """The bytes, the table and the slots of a split."""
     first, begin, end, newest = split.context or (split.first, 0, -1, int(copy or split.last is None))
     with _open(disk, posixpath.join(path, split.file)) as file:
         if split.context:
@@ -138,7 +138,7 @@ def _open(disk: Disk, place: str) -> File:
 def _refuse_damage(
     slots: int, table: Table, damage: Damage | None, split: Split, disk: Disk, path: str
 ) -> None:
-    """Raise for entries that should be there and cannot be read; `slots` of the table were asked for."""
+    """Raise for entries of these `slots` that should be there and cannot be read."""
     if damage is not None:
         raise CODES.of(damage, split.file).error(path)
     last = table.first + slots - 1
@@ -215,7 +215,7 @@ def file_fields(disk: Disk, path: str, where: ByteRange | None = None) -> Iterat
 
 
 def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[int, int]]:
-    """The pieces that hold the entries behind the snapshot, now or up to an index; and the first and last of these."""
+    """The splits with the entries behind the snapshot, now or up to an index; and the first and last index of these."""
     found.refuse_damage()
     if as_of is not None:
         found.refuse_missing(as_of)
@@ -224,8 +224,8 @@ def live_splits(found: Survey, as_of: int | None) -> tuple[list[Split], tuple[in
 
 
 def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) -> Iterator[pa.RecordBatch]:
-    """The live range of the log. Up to some size it is that of one moment, also when a store is writing; a larger one
-    is read file by file."""
+    """The live range of the log. Up to some size it is of one moment, also under a writer; more is read file by
+    file."""
     for left in reversed(range(LOOKS_MAX)):
         pieces, live = live_splits(seen.take("part", partial(steady_survey, disk, path)), as_of)
         if sum(split.end for split in pieces) > COPY_BYTES_MAX:
@@ -243,16 +243,16 @@ def state(disk: Disk, path: str, as_of: int | None, seen: Surveys = UNSHARED) ->
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A piece whose bytes were copied."""
+    """A split with a copy of its bytes."""
 
     split: Split
     view: memoryview
     table: Table
 
     def stands(self, disk: Disk, path: str) -> bool:
-        """Is it still what is on disk, as far as it reaches? Then it was so when the last piece was read.
+        """Does the disk still have these entries? Then it had them when the last split was read.
 
-        An entry of a Raft log is known by its index and its term.
+        In a Raft log index and term identify an entry.
         """
         entries, damage = scan.read_entries(self.view, self.table)
         view, table, _, _ = _read(disk, path, self.split, copy=True)
@@ -269,7 +269,7 @@ class _Held:
 
 
 def _state_rows(disk: Disk, path: str, live: tuple[int, int], split: Split) -> Iterator[pa.RecordBatch]:
-    """The entries of a piece that are live."""
+    """The live entries of a split."""
     view, table, _, _ = _read(disk, path, split)
     return _live_rows(view, table, split, path, live)
 
@@ -289,6 +289,6 @@ def _live_rows(
 
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
-    """The same as a table of the workers' own kind; each index file is read by a task."""
+    """The state as a table of the workers' own kind; a task reads each index file."""
     pieces, live = live_splits(steady_survey(disk, path, reader=partial(workers.map, glance)), as_of)
     return workers.frame(partial(_state_rows, disk, path, live), pieces, tables.STATE_SCHEMA)

@@ -62,7 +62,7 @@ def _segment(view: memoryview, found: Segment) -> Iterator[Span]:
 
 
 def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
-    """One entry; `at` is its place in the columns."""
+    """One entry; `at` is its row in the columns."""
     offset = int(entries.offset[at])
     end, kind = offset + int(entries.length[at]), offset + lay.REQUEST_ID_SIZE
     if not entries.has_head[at]:
@@ -79,7 +79,7 @@ def entry(view: memoryview, entries: Entries, at: int) -> Iterator[Span]:
 
 
 def index(view: memoryview, first: int, where: ByteRange | None) -> Iterator[Span]:
-    """A whole index file; damaged, it is explained up to the damage."""
+    """A whole index file; a damaged one up to the damage."""
     table = scan.read_table(view, first)
     if isinstance(table, Damage):
         yield from _damaged_index(view, table)
@@ -107,7 +107,7 @@ def _touching(begin: scan.Ints, length: scan.Ints | int, where: ByteRange | None
 
 
 def _damaged_index(view: memoryview, problem: Damage) -> Iterator[Span]:
-    """Header and slots in front of the damage; from there on nothing says what stands where."""
+    """Header and slots before the damage; from there on the meaning of the bytes is unknown."""
     at = 0
     for found in _index_header(view, "slots"):
         if found.end > problem.offset:
@@ -126,7 +126,7 @@ def _damaged_index(view: memoryview, problem: Damage) -> Iterator[Span]:
 
 
 def snapshot(view: memoryview) -> Iterator[Span]:
-    """Header, META and the data, which only the application can read."""
+    """Header, META, and the data, which only the application understands."""
     size, need = len(view), lay.SNAPSHOT_HEADER.size
     if view[:4] != lay.SNAPSHOT_TOKEN or size < need:
         short = view[:4] == lay.SNAPSHOT_TOKEN
@@ -196,7 +196,7 @@ def state(view: memoryview, name: str, where: ByteRange | None) -> Iterator[Span
         except msgpack.OutOfData:
             yield Span(at, size, "torn", "the last record is not whole")
             return
-        except Exception:  # whatever stands there
+        except Exception:  # any bytes
             yield from damaged(at, size, "no MessagePack object begins here", "a map")
             return
         end = unpacker.tell()

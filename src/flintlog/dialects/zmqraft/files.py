@@ -21,12 +21,12 @@ from flintlog.errors import DiskError, UsageError
 
 _LEVELS = (re.compile(r"[0-9a-f]{5}"), re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{2}"))
 _HEAD_REST = 1 << 16
-_NAME_MAX = 200  # a stamp must find room behind it
+_NAME_MAX = 200  # leaves room for a stamp
 
 
 @dataclass(frozen=True, slots=True)
 class IndexName:
-    """An index file by its name: where it stands in the peer's directory, and its first index."""
+    """An index file by its name: its place in the peer's directory, and its first index."""
 
     name: str
     first: int
@@ -39,29 +39,27 @@ class Listing:
 
     path: str
     index_files: tuple[IndexName, ...]
-    snapshot: str  # its name, whether it is there or not
-    sizes: dict[str, int]  # of the snapshot and the state files that are there
+    snapshot: str  # its name, also if it is missing
+    sizes: dict[str, int]  # of the snapshot and the state files that exist
     history: tuple[str, ...]  # predecessors
     scratch: tuple[str, ...]
     foreign: tuple[str, ...]
-    strays: tuple[str, ...]  # those of `foreign` with the name of an index file
-    superseded_by: tuple[
-        tuple[int, int], ...
-    ]  # snapshots, by index and term, with which this log counts no more
+    strays: tuple[str, ...]  # files in wrong places with the name of an index file
+    superseded_by: tuple[tuple[int, int], ...]  # snapshots, by index and term, that supersede this log
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An index file that stands where none is looked for."""
+    """An index file in a place where no reader looks for one."""
 
     name: str
-    first: int  # as its header says
-    count: int | None  # None: its slots tell nothing
+    first: int  # from its header
+    count: int | None  # None: its slots cannot be read
     size: int
 
     @property
     def agrees(self) -> bool:
-        """Does its name say the same as its header?"""
+        """Do its name and its header agree?"""
         match = lay.STRAY_NAME.fullmatch(posixpath.basename(self.name))
         return match is not None and int(match[1], 16) == self.first
 
@@ -82,7 +80,7 @@ def _has_snapshot(disk: Disk, path: str) -> bool:
 
 
 def can_be_snapshot(name: str) -> bool:
-    """Can a snapshot have this name? It must be told from all else there, and the original refuses `log...`."""
+    """Can a snapshot have this name? It must differ from all other names there, and the original refuses `log...`."""
     taken = (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE, KEPT_DIRECTORY, BACKUP_FILE)
     return (
         0 < len(name) <= _NAME_MAX
@@ -95,7 +93,7 @@ def can_be_snapshot(name: str) -> bool:
 
 
 def check_snapshot_name(name: str) -> str:
-    """A name that a snapshot can have."""
+    """This name, if a snapshot can have it; raises otherwise."""
     if not isinstance(name, str) or not can_be_snapshot(name):
         raise UsageError(
             f"a snapshot cannot be called {name!r}",
@@ -105,13 +103,13 @@ def check_snapshot_name(name: str) -> str:
 
 
 def _unstamped(entry: str) -> str:
-    """The name of which this is a predecessor, or this one."""
+    """The name without the stamp of a predecessor."""
     match = lay.STAMP.search(entry)
     return entry[: match.start()] if match is not None and match.end() == len(entry) else entry
 
 
 def find_snapshot(disk: Disk, path: str, entries: Sequence[str]) -> str:
-    """The name of the snapshot: `snap`, where it is not there the only one that something in it tells."""
+    """The name of the snapshot: `snap`, or the name of the only other file that begins like a snapshot."""
     if lay.SNAPSHOT_FILE in entries:
         return lay.SNAPSHOT_FILE
     names = {_unstamped(entry) for entry in entries if _begins_snapshot(disk, path, entry)}
@@ -125,13 +123,13 @@ def _begins_snapshot(disk: Disk, path: str, entry: str) -> bool:
         return False
     if not can_be_snapshot(_unstamped(entry)):
         return False
-    with suppress(DiskError):  # what cannot be read tells nothing
+    with suppress(DiskError):  # an unreadable file is none
         return disk.read(place, 4) == lay.SNAPSHOT_TOKEN
     return False
 
 
 def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
-    """Every name in the peer's directory, sorted into roles. The snapshot's is found out unless it is given."""
+    """Every name in the peer's directory, sorted into roles. Finds the snapshot's name unless it is given."""
     sizes: dict[str, int] = {}
     history, scratch, foreign, strays = [], [], [], []
     entries = list_besides_kept(disk, path)
@@ -155,7 +153,7 @@ def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
         place = posixpath.join(path, name)
         found = member(disk, place) if lay.parse_index_path(name) is not None else disk.stat(place)
         if found is None:
-            continue  # removed while we look
+            continue  # removed meanwhile
         if (file := _index_name(name, found)) is not None:
             in_log.append(file)
         elif _is_index_scratch(name):
@@ -181,7 +179,7 @@ def list_files(disk: Disk, path: str, snapshot: str | None = None) -> Listing:
 
 
 def read_strays(disk: Disk, path: str, names: Iterable[str]) -> Iterator[Stray]:
-    """Those of these files that are index files, whatever their names say."""
+    """Which of these files are index files, by their headers."""
     for name in names:
         with suppress_gone(), disk.open(posixpath.join(path, name)) as file:
             head = file.pread(lay.TABLE_OFFSET, 0)
@@ -194,7 +192,7 @@ def read_strays(disk: Disk, path: str, names: Iterable[str]) -> Iterator[Stray]:
 
 
 def has_index_files(disk: Disk, path: str) -> bool:
-    """Is there a file whose directories and name are those of an index file?"""
+    """Is there a file with the directories and the name of an index file?"""
     if not disk.is_directory(posixpath.join(path, lay.LOG_DIRECTORY)):
         return False
     for name in _names_in_log(disk, path):
@@ -222,7 +220,7 @@ def _is_index_scratch(name: str) -> bool:
 
 
 def leaf_directories(disk: Disk, path: str) -> list[str]:
-    """The directories of the log's tree that hold index files, or held some; in the order of their indexes."""
+    """The directories of the log's tree for index files, in the order of their indexes."""
     found = [lay.LOG_DIRECTORY]
     for level in _LEVELS:
         found = [
@@ -235,7 +233,7 @@ def leaf_directories(disk: Disk, path: str) -> list[str]:
 
 
 def _log_tree(disk: Disk, path: str, directory: str = lay.LOG_DIRECTORY, level: int = 0) -> Iterator[str]:
-    """What stands where index files do, and every other name in the tree that looks like one of theirs."""
+    """All names in the directories of index files, and names elsewhere in the tree that look like index files."""
     for name in disk.list(posixpath.join(path, directory)):
         inner = f"{directory}/{name}"
         if level == len(_LEVELS) or lay.STRAY_NAME.fullmatch(name):
@@ -246,7 +244,7 @@ def _log_tree(disk: Disk, path: str, directory: str = lay.LOG_DIRECTORY, level: 
         if 0 <= level < len(_LEVELS) and _LEVELS[level].fullmatch(name):
             inner_directory(disk, place)
             yield from _log_tree(disk, path, inner, level + 1)
-        elif not disk.is_link(place) and disk.is_directory(place):  # a link that leads back would have no end
+        elif not disk.is_link(place) and disk.is_directory(place):  # a link could lead back, without end
             yield from _log_tree(disk, path, inner, -1)
 
 
@@ -263,7 +261,7 @@ def read_snapshot_file(disk: Disk, path: str, name: str) -> SnapshotHead:
 
 
 def read_snapshot_head(file: File) -> SnapshotHead:
-    """The same of an open file."""
+    """The head of an open snapshot file."""
     size = file.size()
     head = memoryview(file.pread(min(size, scan.SNAPSHOT_HEAD_MAX), 0))
     return scan.read_snapshot_head(head, size, posixpath.basename(file.path))
@@ -272,7 +270,7 @@ def read_snapshot_head(file: File) -> SnapshotHead:
 def read_head(
     file: File, first: int, *, copy: bool, newest: bool = True
 ) -> tuple[memoryview, scan.Table | Damage]:
-    """The head of an index file; all of the file is read only when its head is not what it should be."""
+    """The head of an index file; reads the whole file only when the head is not as it should be."""
     end = _head_end(file)
     view = file.view(copy=copy, end=end)
     table = scan.read_table(view[:end], first, newest=newest)
@@ -284,7 +282,7 @@ def read_head(
 def read_whole(
     file: File, first: int, *, copy: bool, newest: bool = True
 ) -> tuple[memoryview, scan.Table | Damage]:
-    """All of an index file. What a store appends after the look at the size is left out, as if not yet there."""
+    """All of an index file, without what a store appends after its size was read."""
     view = file.view(copy=copy)
     table = scan.read_table(view, first, newest=newest)
     if lacks_entries(view, table) and file.size() > len(view):
@@ -303,7 +301,7 @@ def lacks_entries(view: memoryview, table: scan.Table | Damage) -> bool:
 
 
 def _head_end(file: File) -> int:
-    """Where header and offset table end, and what stands between them and the entries as a rule."""
+    """Where header and offset table end, with room for what usually follows before the entries."""
     head = file.pread(lay.TABLE_OFFSET, 0)
     if len(head) < lay.TABLE_OFFSET:
         return len(head)

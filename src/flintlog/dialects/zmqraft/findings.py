@@ -54,7 +54,7 @@ applied-beyond | corrupt | `state.pers` has applied more than the log holds: ent
 foreign | note | no part of a zmqraft directory | opens | nothing
 """)
 
-# Of a `TokenFile` used alone.
+# The findings of a `TokenFile` used alone.
 TOKEN_CODES = Codes("""
 torn-segment | repairable | the last segment did not fully arrive | opens: keeps a copy and cuts it | nothing
 segment-short | corrupt | a segment with less data than it says | refuses | nothing

@@ -8,5 +8,5 @@ from flintlog.core.sequence import SequenceFollower
 
 
 def follower(log: Log) -> Follower:
-    """What is new in a log."""
+    """A follower of this log."""
     return SequenceFollower(log)

@@ -39,8 +39,8 @@ META_TOKEN = b"META"
 ENTRIES_TOKEN = b"ITMZ"
 SNAPSHOT_TOKEN = b"SNAP"
 DATA_TOKEN = b"DATA"
-MARKERS = (ENTRIES_TOKEN, DATA_TOKEN)  # the last token; behind it stands what is no segment
-HEAD_SEGMENTS_MAX = 1 << 16  # a gigabyte of zeros is many empty segments
+MARKERS = (ENTRIES_TOKEN, DATA_TOKEN)  # the last tokens; plain content follows them
+HEAD_SEGMENTS_MAX = 1 << 16  # zeros are empty segments, and there may be very many
 
 
 def _number(value: int) -> str:
@@ -97,10 +97,10 @@ SNAPSHOT_HEADER = SNAPSHOT.head
 TOKEN_HEADER_SIZE = SEGMENT.head.size
 TABLE_OFFSET = INDEX.size
 SLOT_SIZE = 4
-SNAPSHOT_SEGMENT_SIZES = (28, 36)  # the length of the data, and what the note says, which counts the header
+SNAPSHOT_SEGMENT_SIZES = (28, 36)  # the length of the data, and the one in the note, which counts the header
 
 CAPACITY_DEFAULT = 1 << 14
-CAPACITY_MAX = 1 << 20  # one leaf directory; a file that spans two cannot be found by the original
+CAPACITY_MAX = 1 << 20  # one leaf directory: the original cannot find a file that spans two
 CAPACITY_FILE_MAX = 0x00FFFFFF
 DATA_SIZE_MAX = 0x3FFFFFFF  # entry bytes in one file stay below this
 
@@ -112,7 +112,7 @@ STATE, CONFIG, CHECKPOINT = 0, 1, 2
 TYPES = {STATE: "state", CONFIG: "config", CHECKPOINT: "checkpoint"}
 
 LOG_DIRECTORY = "log"
-SNAPSHOT_FILE = "snap"  # as a rule: `RaftStore` takes another name
+SNAPSHOT_FILE = "snap"  # the default: `RaftStore` takes another name
 RAFT_STATE_FILE = "raft.pers"
 APPLIED_STATE_FILE = "state.pers"
 ROLL_BYTES = 524288
@@ -120,13 +120,13 @@ HISTORY_MAX = 60
 
 SUPERSEDED = re.compile(r"superseded-by-(\d{1,16})-(\d{1,16})")
 FILE_NAME = re.compile(r"([0-9a-f]{14})\.rlog")
-STRAY_NAME = re.compile(r"([0-9A-Fa-f]{14})\.rlog")  # of a file that may have been one; see `files.Stray`
+STRAY_NAME = re.compile(r"([0-9A-Fa-f]{14})\.rlog")  # may be a misplaced index file; see `files.Stray`
 STAMP = re.compile(r"-\d{4}-\d\d-\d\d-\d{6}-\d{3}([0-9a-z]+)")
 SCRATCH = re.compile(r"\.tmp-\d+-[0-9a-z]+")
 
 
 def names_of(snapshot: str) -> tuple[str, ...]:
-    """The names in a peer's directory, when its snapshot has this one."""
+    """The names in a peer's directory, with this name of its snapshot."""
     return LOG_DIRECTORY, snapshot, RAFT_STATE_FILE, APPLIED_STATE_FILE
 
 
@@ -159,15 +159,14 @@ class Entry(NamedTuple):
 
 
 def check_number(word: str, value: int) -> int:
-    """A number that every part of the system can hold."""
+    """Raise unless every part of the system can hold this number."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
         raise UsageError(f"{word} {value!r} is not a whole number from 0 to 2^53 - 1")
     return value
 
 
 def as_bytes(word: str, data: bytes | bytearray | memoryview) -> memoryview:
-    """The bytes of a buffer, whatever its items are and wherever they lie; anything else is refused before something
-    is written."""
+    """The bytes of a buffer with items of any kind and in any order; raises for anything else before a write."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise UsageError(f"{word} is not bytes but {type(data).__name__}", advice="Encode it first")
     view = memoryview(data)
@@ -183,14 +182,14 @@ def check_request_id(request_id: bytes | bytearray | memoryview) -> bytes:
 
 
 def check_index(index: int) -> int:
-    """A whole number; whether the log holds it is asked of the log."""
+    """Raise unless this is a whole number; the log itself checks whether it holds it."""
     if not isinstance(index, int) or isinstance(index, bool):
         raise UsageError(f"index {index!r} is not a whole number")
     return index
 
 
 def decode_entry(raw: bytes | memoryview) -> Entry:
-    """An entry from its bytes; fewer than a head has are all data, of no term and no request."""
+    """An entry from its bytes; one that is shorter than a head is all data, without term and request."""
     if len(raw) < ENTRY_HEADER_SIZE:
         return Entry(0, bytes(raw))
     term = int.from_bytes(raw[13:20], "little")
@@ -208,7 +207,7 @@ def round_up(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment of a token file: where its data begins, and how long it says that it is."""
+    """A segment of a token file: where its data begins, and the length that it claims."""
 
     token: bytes
     offset: int
@@ -216,7 +215,7 @@ class Segment:
 
     @property
     def head(self) -> int:
-        """Where its token stands."""
+        """Where its token is."""
         return self.offset - TOKEN_HEADER_SIZE
 
     @property
@@ -230,7 +229,7 @@ class Segment:
         return self.offset + round_up(self.length)
 
 
-# How a snapshot begins whose length counts the head of the segment, as the note has it; and what that segment is.
+# How a snapshot begins whose length counts the head of the segment, as in the note; and that segment.
 SNAPSHOT_HEAD_OF_NOTE = SNAPSHOT.encode(SNAPSHOT_SEGMENT_SIZES[1], 0, 0, 0)[:TOKEN_HEADER_SIZE]
 SNAPSHOT_SEGMENT = Segment(SNAPSHOT_TOKEN, TOKEN_HEADER_SIZE, SNAPSHOT_SEGMENT_SIZES[0])
 
@@ -276,13 +275,13 @@ def log_capacity(first_file_capacity: int) -> int:
 
 
 def index_path(first: int) -> str:
-    """Where the index file that begins at `first` stands, from the peer's directory."""
+    """The path of the index file that begins at `first`, in the peer's directory."""
     digits = f"{first:014x}"
     return f"{LOG_DIRECTORY}/{digits[:5]}/{digits[5:7]}/{digits[7:9]}/{digits}.rlog"
 
 
 def parse_index_path(path: str) -> int | None:
-    """The first index of an index file, or None when its directories or its name are not of one."""
+    """The first index of an index file by its path; None for any other path."""
     match = FILE_NAME.fullmatch(path.rpartition("/")[2])
     if match is None:
         return None
@@ -291,7 +290,7 @@ def parse_index_path(path: str) -> int | None:
 
 
 def superseded_path(index: int, term: int) -> str:
-    """The mark in a log that says: with the snapshot at this index and of this term it counts no more."""
+    """The mark in a log that the snapshot at this index and of this term supersedes it."""
     return f"{LOG_DIRECTORY}/superseded-by-{index}-{term}"
 
 
@@ -304,14 +303,13 @@ def encode_snapshot_head(index: int, term: int, size: int) -> bytes:
 
 
 def find_segment(view: memoryview, token: bytes, at: int) -> Segment | None:
-    """The first segment with this token from `at` on; None when the file ends before, or nothing there looks like
-    the head of a file any more."""
+    """The first segment with this token from `at` on; None when the file ends before, or the head does."""
     some = islice(segments_in(view, at), HEAD_SEGMENTS_MAX)
     return next((found for found in some if found.token == token), None)
 
 
 def decode_meta(view: memoryview, offset: int, end: int) -> dict[str, Any]:
-    """META between two offsets; empty when there is none or it cannot be read: nothing depends on it."""
+    """META between two offsets; empty when it is missing or cannot be read, because nothing depends on it."""
     found = find_segment(view[:end], META_TOKEN, offset)
     if found is None:
         return {}

@@ -20,8 +20,8 @@ from flintlog.errors import RefusedError
 def picture(disk: Disk, path: str, as_of: int | None, seen: Surveys) -> Picture:
     """The snapshot, the index files of the log, the state files; entries of the last index file up to `as_of`.
 
-    What was applied is read before the log and the term after it: a copy never says that something was applied
-    which it does not have, and its term is never behind its entries.
+    It reads the applied index before the log and the term after it: a copy holds all that it says is applied, and its
+    term is never behind its entries.
     """
     applied = _read(disk, path, lay.APPLIED_STATE_FILE)
     found = seen.take("part", partial(survey, disk, path))
@@ -63,7 +63,7 @@ def _read(disk: Disk, path: str, name: str) -> bytes | None:
 def _index_file(found: Survey, read: IndexRead, last: int) -> Part:
     """An index file up to an entry: the slots behind it are free."""
     table = read.table
-    if table is None:  # damage below the snapshot, and nothing behind it is asked for
+    if table is None:  # damage below the snapshot, and the picture ends before it
         assert read.damage is not None
         raise CODES.of(read.damage, read.file.name).error(found.path)
     count = min(max(last - table.first + 1, 0), len(table.ends))
@@ -78,7 +78,7 @@ def _index_file(found: Survey, read: IndexRead, last: int) -> Part:
 
 
 def _applied(raw: bytes, last: int) -> Part:
-    """What was applied, as far as the copy has it."""
+    """The applied index, at most the last entry of the copy."""
     loaded = load(raw, PROPERTIES_OF[lay.APPLIED_STATE_FILE], lay.APPLIED_STATE_FILE)
     if loaded.values["lastApplied"] <= last:
         return Part(lay.APPLIED_STATE_FILE, head=raw[: loaded.end], made=True)
@@ -86,6 +86,6 @@ def _applied(raw: bytes, last: int) -> Part:
 
 
 def is_member(name: str) -> bool:
-    """Names of files that a picture can have."""
+    """Can a picture have a file of this name?"""
     known = (lay.SNAPSHOT_FILE, lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE)
     return name in known or lay.parse_index_path(name) is not None

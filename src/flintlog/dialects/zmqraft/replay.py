@@ -1,14 +1,14 @@
 """What the files of a peer mean together: which of them make the log, where it begins and ends.
 
 Data in a snapshot and in entries belongs to the application, so the state of a log is its live range: the
-entries behind the snapshot. The live log and the reading verbs ask the same questions here.
+entries behind the snapshot. The live log and the read verbs share this code.
 
 What a crash can leave, and what it means:
-- the newest file ends inside its head: it was being made; it goes;
-- empty files at the end: made for entries that never came, or for entries that were rolled back; they go;
-- files below a gap that the snapshot covers: a removal that was not finished; they go;
-- a snapshot that the log does not reach, or disagrees with: it came from another peer, and the log of the old
-  life is still there; that log is put aside, as the installation would have done.
+- the newest file ends inside its head: it was being made; opening removes it;
+- empty files at the end: made for entries that never came, or that were rolled back; opening removes them;
+- files below a gap that the snapshot covers: left by an unfinished removal; opening removes them;
+- a snapshot that the log does not reach, or disagrees with: it came from another peer, and the old log is still there;
+  opening puts that log aside, as the installation would have done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flintlog.dialects.zmqraft.scan import SnapshotHead
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The index files of a peer, told apart; each by the index of its first slot."""
+    """The index files of a peer by what they are; each is named by the index of its first slot."""
 
     files: tuple[int, ...]  # those that make the log, in order; they may still have gaps, see `findings`
     first: int  # the first entry behind the snapshot
@@ -36,10 +36,10 @@ class LogRange:
     findings: tuple[Finding, ...]
     holes: tuple[
         tuple[int, int], ...
-    ] = ()  # first and last index of each: in no file, and not in the snapshot
+    ] = ()  # first and last index of each gap: in no file, and not in the snapshot
 
     def needs(self, first: int, count: int | None) -> bool:
-        """Would a file with these entries go on behind the end of the log, or fill a hole in it?"""
+        """Would a file with these entries continue the log, or fill a hole in it?"""
         last = lay.NUMBER_MAX if count is None else first + count - 1
         return first <= last and (
             last > self.last or any(first <= end and begin <= last for begin, end in self.holes)
@@ -56,11 +56,11 @@ def live_range(
     *,
     end_is_known: bool = True,
 ) -> LogRange:
-    """Tell the files apart. `count_of(file)` counts its entries, `term_of(file, index)` reads a term,
+    """Find out which files make the log. `count_of(file)` counts its entries, `term_of(file, index)` reads a term,
     `is_unused(file)` says whether every slot is free.
 
-    `superseded_by` are the snapshots that the log itself says it is not of. Where the end of the log is not known,
-    nothing else says so.
+    `superseded_by` are the snapshots that supersede this log by its own marks. When the end of the log is not known,
+    only these marks show it.
     """
     files = list(firsts)
     empty: list[int] = []
@@ -98,9 +98,9 @@ def live_range(
 
 
 def without_begun(found: LogRange, first: int, applied: int) -> LogRange | None:
-    """The log without its newest file, which was being made when a crash came, where `found` is what stands before it.
+    """The log without its newest file, which a crash left in the making; `found` is the log before that file.
 
-    None when that is not what happened: the file is not the next one, or entries of it were applied.
+    None when that cannot be: the file is not the next one, or entries of it were applied.
     """
     if found.superseded:
         return found
@@ -111,7 +111,7 @@ def without_begun(found: LogRange, first: int, applied: int) -> LogRange | None:
 
 
 def applied_beyond(applied: int, last: int) -> Finding | None:
-    """Entries that were applied, and are not there."""
+    """The finding for applied entries that the log does not have."""
     if applied <= last:
         return None
     message = f"index {applied} was applied and the log ends at {last}"
@@ -121,11 +121,11 @@ def applied_beyond(applied: int, last: int) -> Finding | None:
 def missing_files(
     names: Collection[str], history: Collection[str], covered: int, has_log: bool, snapshot: str
 ) -> list[Finding]:
-    """What should stand beside the files that are there; `names` are those of snapshot and state files that are
-    there, `snapshot` is the one that the snapshot has.
+    """Findings for missing files; `names` are the snapshot and state files that exist, `snapshot` is the name of the
+    snapshot.
 
-    What a crash can take away, opening makes again. What has a predecessor was durable once, and so was `raft.pers`
-    when `state.pers` was made.
+    Opening makes again what a crash can take away. A file with a predecessor was durable once, and `raft.pers` was
+    durable when `state.pers` was made: without them something is lost.
     """
     found = []
     for name in (lay.RAFT_STATE_FILE, lay.APPLIED_STATE_FILE):
@@ -152,7 +152,7 @@ def missing_files(
 def _gaps(
     files: Sequence[int], covered: int, count_of: Callable[[int], int]
 ) -> tuple[list[int], list[Finding]]:
-    """The files below a gap that the snapshot covers, and the gaps that it does not."""
+    """The files below a gap that the snapshot covers, and the gaps that it does not cover."""
     found: list[Finding] = []
     for at in range(len(files) - 1, 0, -1):
         following = files[at - 1] + count_of(files[at - 1])
@@ -173,7 +173,7 @@ def _holes(files: Sequence[int], covered: int, count_of: Callable[[int], int]) -
 
 
 def misplaced(name: str, first: int) -> Finding:
-    """An index file that the log needs, and that stands where none is looked for."""
+    """The finding for an index file that the log needs, in a wrong place."""
     return CODES.finding(
         "index-misplaced",
         f"the log goes on in this file, from index {first} on, and no peer looks for it here",
@@ -194,7 +194,7 @@ def _is_superseded(
 
 
 def _empty(first: int, following: int) -> Finding:
-    # Directly behind the log it is the file of the next entry; further on the original opens no such log.
+    # Directly behind the log it is the file of the next entry; the original opens no log with one further on.
     severity = Severity.NOTE if first == following else Severity.REPAIRABLE
     message = "an empty index file behind the end of the log"
     return CODES.finding("empty-file", message, lay.index_path(first), severity=severity)

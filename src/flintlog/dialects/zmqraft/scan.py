@@ -1,7 +1,7 @@
 """An index file to columns: its header, where each entry stands, its fields, and what is wrong with it.
 
-The offset table is read at once; the entries' headers are gathered without Python per entry. Nothing in the
-format is checksummed: what can be seen is a table that does not ascend, data that is missing, a term of 0.
+The offset table is read at once; the entries' headers are gathered without Python per entry. The format has no
+checksums: only a table that does not ascend, missing data and a term of 0 can be seen.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Table:
 def read_capacity(head: bytes | memoryview, first: int, *, newest: bool = False) -> int | Damage:
     """The capacity of the file that should begin at `first`, from its header.
 
-    In the newest file a crash may stand between the two fields that closing it early changes; then the size,
-    which is written first, counts. `read_table` makes sure that this is what happened.
+    A crash while the newest file is closed early may leave only one of two fields changed. Then the size counts, which
+    is written first; `read_table` checks that this is what happened.
     """
     if len(head) < lay.TABLE_OFFSET:
         return _short(len(head), lay.TABLE_OFFSET, "header")
@@ -79,7 +79,7 @@ def _is_closed_at(view: memoryview, capacity: int) -> bool:
     is_full = view[at - lay.SLOT_SIZE : at] != bytes(lay.SLOT_SIZE)
     said = int.from_bytes(
         view[at + 4 : at + 8], "little"
-    )  # the other way round a huge capacity would not fit
+    )  # computing it the other way round, a huge capacity would not fit
     return is_full and view[at : at + 4] == bytes(4) and said == length
 
 
@@ -120,7 +120,7 @@ def _not_ascending(first: int, ends: Ints, at: int) -> Damage:
 def is_begun(view: memoryview, first: int) -> bool:
     """Is this what a crash leaves of a file in the making: a beginning of its head, and no slot used?"""
     head = lay.encode_index_head(1, first)
-    if len(view) < lay.TABLE_OFFSET:  # size and capacity of the file are not known, all else is
+    if len(view) < lay.TABLE_OFFSET:  # all but size and capacity of the file is known
         known = bytes(view[:4]) + head[4:8][: max(len(view) - 4, 0)] + bytes(view[8:12])
         known += head[12:16][: max(len(view) - 12, 0)] + bytes(view[16:])
         return head.startswith(known)
@@ -133,7 +133,7 @@ def is_begun(view: memoryview, first: int) -> bool:
 
 
 def zero_slot(table: Table) -> Damage:
-    """The first free slot of a file that must hold more, because the log goes on behind it."""
+    """The damage of a free slot in a file that must hold more, because the log goes on behind it."""
     count = len(table.ends)
     message = f"index {table.first + count}: its slot is zero, and the log goes on behind it"
     return Damage("log-gap", message, lay.TABLE_OFFSET + lay.SLOT_SIZE * count, "where the entry ends", "0")
@@ -162,7 +162,7 @@ class Entries(Columns):
 def read_entries(
     view: memoryview, table: Table, begin: int = 0, end: int | None = None
 ) -> tuple[Entries, Damage | None]:
-    """The entries in the slots from `begin` to `end`, up to the first that is not whole."""
+    """The entries in the slots from `begin` to `end`, up to the first incomplete one."""
     end = len(table.ends) if end is None else min(end, len(table.ends))
     stops = table.ends[begin:end] + table.data_start
     starts = np.concatenate(
@@ -195,7 +195,7 @@ def read_entries(
 
 
 def _values_at(view: memoryview, offsets: Ints, kind: str) -> NDArray[Any]:
-    """The values that stand at some offsets, aligned or not."""
+    """The values at some offsets, aligned or not."""
     dtype = np.dtype(kind)
     if not len(offsets):
         return np.empty(0, dtype)
@@ -204,7 +204,7 @@ def _values_at(view: memoryview, offsets: Ints, kind: str) -> NDArray[Any]:
 
 
 def _values_in_heads(view: memoryview, offsets: Ints, has_head: NDArray[np.bool_], kind: str) -> NDArray[Any]:
-    """The same of entries of which some have no head: there it is zeros."""
+    """The same of entries of which some have no head: these get zeros."""
     if has_head.all():
         return _values_at(view, offsets, kind)
     found = np.zeros(len(offsets), kind)
@@ -223,13 +223,13 @@ def _entry_missing(table: Table, slot: int, starts: Ints, stops: Ints, size: int
 
 
 def request_ids(view: memoryview, entries: Entries) -> NDArray[np.void]:
-    """The request ids of entries, 12 bytes each, as one column that compares."""
+    """The request ids of entries, 12 bytes each, as one column to compare."""
     return _values_in_heads(view, entries.offset, entries.has_head, f"V{lay.REQUEST_ID_SIZE}")
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHead:
-    """What a snapshot file says of itself."""
+    """The head of a snapshot file."""
 
     index: int
     term: int

@@ -2,7 +2,7 @@
 
 A record never crosses a sector: empty maps, which change nothing, fill the sector up, and a record larger than
 a sector rolls the file. So a record that a crash leaves half written is a beginning of a map and then the end
-of the file, or zeros; both are told from a whole one.
+of the file, or zeros; neither looks like a whole one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flintlog.errors import DamageError
 
 STATE_SIZE_MAX = 64 << 20
 EMPTY_MAP = b"\x80"
-_ZEROS_MAX = 2 * SECTOR_SIZE  # a record and what fills the sector before it
+_ZEROS_MAX = 2 * SECTOR_SIZE  # at most a record and what fills the sector before it
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A name, what it is before anybody sets it, and whether a value can be one."""
+    """A name, its default, and whether a value is valid."""
 
     name: str
     default: Any
@@ -64,7 +64,7 @@ _PEERS_OWN = {prop.name for properties in PROPERTIES_OF.values() for prop in pro
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A state file that was read: the values, where its good part ends, and what is odd about it."""
+    """A state file that was read: the values, where its good part ends, and its findings."""
 
     values: dict[str, Any]
     end: int
@@ -111,7 +111,7 @@ def load(raw: bytes, properties: Iterable[Property], name: str) -> Loaded:
 
 
 def load_file(file: File, properties: Iterable[Property]) -> Loaded:
-    """The same of an open file, unless it is too large to be one."""
+    """The same of an open file; raises when it is too large for a state file."""
     name = posixpath.basename(file.path)
     size = file.size()
     if size > STATE_SIZE_MAX:
@@ -121,7 +121,7 @@ def load_file(file: File, properties: Iterable[Property]) -> Loaded:
 
 
 def read_state(file: File, properties: Iterable[Property]) -> Loaded:
-    """Read a state file where it stands; damage is an error that names it."""
+    """Read a state file in place; an error for damage names it."""
     try:
         return load_file(file, properties)
     except DamageError as error:
@@ -143,7 +143,7 @@ def problem_of(record: Any, known: Mapping[str, Property]) -> str | None:
 
 
 def _whole(value: Any) -> Any:
-    """Numbers from 2^31 on are floats in files of the original; integers stay integers here."""
+    """The original writes numbers from 2^31 on as floats; this makes them integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -153,7 +153,7 @@ def _shown(record: Any) -> str:
 
 
 def _torn(raw: bytes, at: int, known: Mapping[str, Property], name: str, message: str) -> Finding:
-    """A crash takes the last record only: where more is gone, it is damage."""
+    """A crash can only tear the last record; raises for more than that."""
     later = next((place for place in map(raw.find, _beginnings(known), repeat(at + 1)) if place > 0), None)
     if later is not None:
         text = "a record is not whole, and others stand behind it"
@@ -166,7 +166,7 @@ def _torn(raw: bytes, at: int, known: Mapping[str, Property], name: str, message
 
 
 def _beginnings(known: Mapping[str, Property]) -> Iterator[bytes]:
-    """How a record can begin that sets something."""
+    """How a record that sets a property can begin."""
     for count in range(1, len(known) + 1):
         for name in known:
             yield bytes((EMPTY_MAP[0] + count,)) + msgpack.packb(name)

@@ -1,4 +1,4 @@
-"""A peer's directory, looked at without changing it: every file read, and what is wrong with each."""
+"""A look at a peer's directory, which changes nothing: every file is read, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from flintlog.disk import Disk, Progress
 from flintlog.errors import DamageError, DiskError
 
 NO_SNAPSHOT = SnapshotHead(0, 0, 0, 0)
-# What a crash can leave, by its code: what opening does about it.
+# What opening does about each finding that a crash can leave.
 HEALED_BY_OPENING = {
     code: row.action for code, row in CODES.items() if row.opens and Severity.REPAIRABLE in row.severities
 }
 
 
-# What a store may be about to finish, or has finished between the reading of one file and the next.
+# Findings that a writing store may show: unfinished work, or a change between the reading of two files.
 PASSING = {*HEALED_BY_OPENING, "log-start", "log-gap", "log-overlap", "index-offsets", "applied-beyond"}
 LOOKS_MAX = 5
 PAUSE_SECONDS = 0.02
@@ -60,9 +60,9 @@ class IndexRead:
     """An index file that was read: its table, and the first damage in it."""
 
     file: IndexName
-    table: Table | None  # None: the head tells nothing, or a worker has read it
+    table: Table | None  # None: the head cannot be read, or a worker has read the file
     damage: Damage | None
-    count: int | None  # how many entries are committed; None when the head tells nothing
+    count: int | None  # how many entries are committed; None when the head cannot be read
     dirty: bool = False  # slots behind the first free one are used
     begun: bool = False  # a crash may have left it so when it was made
 
@@ -79,12 +79,12 @@ class Survey:
     states: dict[str, Loaded | None] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     misplaced: list[Stray] = field(default_factory=list)  # index files that the log needs, in wrong places
-    last_term: int | None = None  # known when all was read
+    last_term: int | None = None  # known when all entries were read
     applied: int = 0
     range: LogRange = field(init=False)
 
     def refuse_damage(self) -> None:
-        """Raise for what would stop a store from opening."""
+        """Raise the gravest finding, if it would stop a store from opening."""
         refuse_grave(self.findings, self.path)
 
     def refuse_missing(self, index: int) -> None:
@@ -93,12 +93,12 @@ class Survey:
         check_reached((index,), (base,), (self.range.last,), unit="index", path=self.path)
 
     def view(self, name: str, *, newest: bool = False) -> memoryview:
-        """The bytes of a file; the newest index file may still be written."""
+        """The bytes of a file; a copy of the newest index file, which a store may write to."""
         with self.disk.open(posixpath.join(self.path, name)) as file:
             return file.view(copy=newest)
 
     def view_of_passing(self, name: str) -> memoryview | None:
-        """The same of a file that a store may remove while we look; then it counts no more."""
+        """The same of a file that a store may remove meanwhile; then it does not count."""
         try:
             return self.view(name)
         except DiskError as error:
@@ -107,7 +107,7 @@ class Survey:
             return None
 
     def count_of(self, first: int) -> int:
-        """The entries of a file; one that cannot be read is taken to reach the next."""
+        """The number of entries of a file; an unreadable one counts as reaching up to the next."""
         count = self.reads[first].count
         if count is not None:
             return count
@@ -118,7 +118,7 @@ class Survey:
         return self.reads[first].count == 0 and not self.reads[first].dirty
 
     def term_of(self, first: int, index: int) -> int:
-        """The term of an entry; the snapshot's where it cannot be read, so that nothing follows from it."""
+        """The term of an entry; the snapshot's if it cannot be read, so that they never seem to differ."""
         read = self.reads[first]
         if read.count is not None and index < first + read.count:
             at = index - first
@@ -142,7 +142,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What an index file says. It travels from a task, without its table."""
+    """What an index file says, as a task returns it, without its table."""
 
     table: Table | None
     count: int | None
@@ -150,15 +150,15 @@ class Glance:
     closing: bool = False
     dirty: bool = False
     begun: bool = False
-    first: Descent | None = None  # the first entry, when all were read
-    lower: Descent | None = None  # the first one in the file whose term goes back
+    first: Descent | None = None  # the first entry, if all were read
+    lower: Descent | None = None  # the first entry in the file with a lower term than the one before
     last_term: int | None = None
     short: tuple[int, int] | None = None  # index and offset of the first entry without a head
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An index file to read."""
+    """An index file to read, as a task gets it."""
 
     disk: Disk
     path: str
@@ -226,7 +226,7 @@ def survey(
 ) -> Survey:
     """Look at every file: heads and sizes, or with `read_all` every entry. A `reader` reads the index files.
 
-    `placed` are misplaced index files that count as if they were in their places.
+    `placed` are misplaced index files to count as if they were in their places.
     """
     applied = _read_applied(disk, path)  # before the log, which a store may append to or cut meanwhile
     found = Survey(disk, path, _with(list_files(disk, path), placed))
@@ -255,7 +255,7 @@ def _with(listing: Listing, placed: Sequence[Stray]) -> Listing:
 
 
 def _find_misplaced(found: Survey) -> None:
-    """Index files in wrong places that the log needs come first: what else is wrong may follow from it."""
+    """Put misplaced index files that the log needs first: other findings may follow from them."""
     for stray in read_strays(found.disk, found.path, found.listing.strays):
         read = found.reads.get(stray.first)
         taken = read is not None and stray.first not in found.range.empty and read.count != 0
@@ -265,7 +265,7 @@ def _find_misplaced(found: Survey) -> None:
 
 
 def steady_survey(disk: Disk, path: str, *, read_all: bool = False, reader: Reader | None = None) -> Survey:
-    """A survey; where it sees what a store may be about to finish, or a file goes away, it looks again some times."""
+    """A survey that looks again some times when it sees unfinished work of a store, or a file goes away."""
     for left in reversed(range(LOOKS_MAX)):
         try:
             found = survey(disk, path, read_all=read_all, reader=reader)
@@ -337,7 +337,7 @@ def _read_snapshot(found: Survey) -> None:
 
 
 def substitute(found: Survey) -> str | None:
-    """What can stand for a lost snapshot before this log: a predecessor, "" for none at all; None: nothing."""
+    """What can replace a lost snapshot before this log: a predecessor's name, "" for an empty snapshot, or None."""
     first = min(found.reads, default=None)
     if first is None:
         return None
@@ -420,7 +420,7 @@ def _read_state(found: Survey, name: str) -> None:
 
 
 def _compare_states(found: Survey) -> None:
-    """What the state files say of the log. A store does not ask for a term before it takes entries: that is a note."""
+    """Compare the state files with the log. A term below the log's is a note: appending does not ask for a term."""
     raft = found.states.get(lay.RAFT_STATE_FILE)
     if raft is not None and found.last_term is not None and raft.values["currentTerm"] < found.last_term:
         message = f"term {raft.values['currentTerm']} is below the log's last term {found.last_term}"
@@ -434,7 +434,7 @@ def _compare_states(found: Survey) -> None:
 
 
 def checked_survey(disk: Disk, path: str, workers: Workers | None) -> Survey:
-    """A survey for code that is about to remove files; workers, where they are given, read every entry of the rest."""
+    """A survey for code that will remove files; workers, if given, read every entry of the rest."""
     if workers is None:
         found = steady_survey(disk, path)
     else:

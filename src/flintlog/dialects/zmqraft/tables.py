@@ -92,7 +92,7 @@ def _word_column(entries: Entries) -> pa.Array:
 
 
 def _request_column(ids: NDArray[np.void], valid: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The ids stand back to back already; null where `valid` is False."""
+    """A column of ids, which are back to back already; null where `valid` is False."""
     ends = np.arange(0, lay.REQUEST_ID_SIZE * (len(ids) + 1), lay.REQUEST_ID_SIZE, dtype=np.int32)
     bits = None if valid is None else pa.array(valid).buffers()[1]
     buffers = [bits, pa.py_buffer(ends), pa.py_buffer(ids.view(np.uint8))]

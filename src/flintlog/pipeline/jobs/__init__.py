@@ -1,4 +1,4 @@
-"""Jobs over whole logs. Each takes a Spark session; where it says so, None stands for this process."""
+"""Jobs over whole logs. Each takes a Spark session; some also take None and work in this process."""
 
 from flintlog.pipeline.jobs.diff import DiffReport, Replica, diff
 from flintlog.pipeline.jobs.export import ExportReport, export

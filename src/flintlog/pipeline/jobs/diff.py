@@ -6,10 +6,10 @@
 | mpy6a | operations since the newest checkpoint of any replica | state id | the operation and all its fields are |
 | limestone | the state at the lowest durable epoch of any replica | storage and key | the value and the blobs are |
 
-Entries of a limestone log cannot be compared: channels differ, and compaction drops what is old without changing what
-the log says. Its states can, at an epoch that all replicas have reached.
+The entries of limestone logs cannot be compared: channels differ, and compaction drops old entries without changing the
+state. Their states can, at an epoch that all replicas have reached.
 
-Entries that one replica has dropped behind a snapshot are not compared.
+It does not compare entries that one replica has dropped for a snapshot.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
 _STATES = ("limestone",)
 _KEYS = {"mpy6a": ("term", "position"), "limestone": ("stream", "key")}
 _CHECKPOINT = ("base", "open")
-REPLICAS_MAX = 62  # a bit for each in one number
+REPLICAS_MAX = 62  # one number has a bit for each
 Verdict = Literal["equal", "behind", "diverged"]
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One of the directories, and how it stands to the others."""
+    """One of the directories, and how it differs from the others."""
 
     source: str
     last: Any  # its last position (limestone: its durable epoch), as JSON has it
     rows: int  # how many of its entries or keys were compared
-    missing: int  # what others have and it has not
-    alone: int  # what no other has
+    missing: int  # what it lacks and others have
+    alone: int  # what only it has
 
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """How replicas differ. `behind` means that one is a beginning of the other; `diverged` that they contradict."""
+    """How replicas differ. `behind`: one is a beginning of another; `diverged`: they contradict each other."""
 
     dialect: str
     compared: Literal["entries", "state"]
     replicas: tuple[Replica, ...]
-    first: Any  # what is compared begins here; None: at the beginning, or a state
-    last: Any  # the last position that all replicas have; of a state the one at which it is compared
-    differing: int  # entries or keys that contradict, up to `last`
+    first: Any  # the comparison begins here; None: at the beginning, or it compares states
+    last: Any  # the last position that all replicas have; for states the one at which they are compared
+    differing: int  # entries or keys with different contents, up to `last`
     divergence: dict[str, Any] | None  # the first of them
     verdict: Verdict
 
@@ -96,10 +96,10 @@ class _Plan:
 def diff(
     spark: SparkSession | None, paths: Sequence[str], *, disk: Disk | None = None
 ) -> tuple[DiffReport, pa.Table | DataFrame]:
-    """Compare two or more replicas. Without a session the work is done in this process.
+    """Compare two or more replicas. Without a session this process does the work.
 
-    Beside the report: a row for each entry or key that not all replicas have alike, with the columns by which
-    it is known, `differs` (the contents do; otherwise it is missing somewhere) and `sources` (who has it).
+    Returns the report, and a row for each entry or key that is not the same in all replicas: the columns that identify
+    it, `differs` (the contents do; otherwise it is missing somewhere) and `sources` (the replicas that have it).
     """
     sources = tuple(local_path(path) for path in paths)
     if len(set(sources)) < 2:
@@ -139,7 +139,7 @@ def _plan(disk: Disk, sources: tuple[str, ...]) -> _Plan:
 
 
 def _first_of(follower: Follower, delivery: Delivery) -> Position:
-    """Where the entries of a replica begin; behind its checkpoint, where it has one."""
+    """Where the entries of a replica begin: behind its checkpoint, if it has one."""
     query = replace(delivery.query, skip=NO_PAYLOAD)
     for batch in follower.read(replace(delivery, query=query, marks=(), count=None)):
         number, term = batch.column("position")[0].as_py(), batch.column("term")[0].as_py()
@@ -192,7 +192,7 @@ def fingerprints(plan: _Plan, replica: int, batch: pa.RecordBatch) -> pa.RecordB
             [number, none, none, storage, batch.column("key"), contents], schema=_schema()
         )
     term, position, operation = (batch.column(name) for name in ("term", "position", "operation"))
-    # What an edition computes over its own bytes is no content.
+    # Without checksums that an edition computes over its own bytes.
     own = digest.text_of(batch.column(plan.dialect), without=("checksum",))
     words = pc.binary_join_element_wise(
         pc.fill_null(term.cast(pa.string()), ""),
@@ -275,7 +275,7 @@ def _report(
     differing: int,
     divergence: dict[str, Any] | None,
 ) -> DiffReport:
-    """`counts`: how many keys that not all have alike are where, by a bit for each replica."""
+    """`counts` says how many differing keys are in which replicas, which are bits of a number."""
     replicas = []
     for at, source in enumerate(plan.sources):
         bit = 1 << at
@@ -317,7 +317,7 @@ def _on_spark(spark: SparkSession, plan: _Plan) -> tuple[DiffReport, DataFrame]:
         (F.min("digest") != F.max("digest")).alias("differs"),
     )
     everyone = (1 << len(plan.sources)) - 1
-    # One pass over the logs: sums over all keys, and how many of which kind are not alike.
+    # One pass over the logs: sums over all keys, and how many of each kind differ.
     bits = [
         F.sum((F.col("mask").bitwiseAND(1 << at) != 0).cast("long")).alias(f"r{at}")
         for at in range(len(plan.sources))

@@ -41,7 +41,7 @@ class ExportReport:
     rows: int
     bytes: int
     files: tuple[str, ...]
-    position: Any  # up to where everything is exported, as JSON has it; None: nothing was ever there
+    position: Any  # everything up to it is exported, as JSON has it; None: the log never had anything
 
     def json(self) -> dict[str, Any]:
         """The fields of `--json`."""
@@ -61,12 +61,12 @@ def export(
     storage: Mapping[str, str] | None = None,
     disk: Disk | None = None,
 ) -> ExportReport:
-    """Bring `target` up to date with the log at `path`. Without a session the work is done in this process.
+    """Bring `target` up to date with the log at `path`. Without a session this process does the work.
 
-    Entries are added to what is there; a state takes the place of the one before. Killed at any moment and run again,
-    it leaves nothing out and nothing twice. With `dry_run` nothing is written, and the report says up to where a run
-    would go. Log and target may be remote; `storage` has what their file system must know, such as `region`. A remote
-    target has no lock: run one export to it at a time.
+    It adds entries to those exported before, and replaces an exported state by the new one. If it is killed at any
+    moment and run again, no row is missing and none is there twice. With `dry_run` it writes nothing, and the report
+    says up to where a run would go. Log and target may be remote; `storage` has the options of their file system, such
+    as `region`. A remote target has no lock: run one export to it at a time.
     """
     if format not in FORMATS or view not in VIEWS:
         raise UsageError(
@@ -103,7 +103,7 @@ def export(
             reading = partial(open_at, log.path, known, log.dialect)
             parts = _write_on_spark(spark, reading, goal, deliveries, schema, part_bytes)
         if not parts and goal.replaces:
-            parts = [_PartWriter(goal, goal.part_name(0), schema).close()]  # an empty state is a state
+            parts = [_PartWriter(goal, goal.part_name(0), schema).close()]  # an empty state is exported too
         made = goal.prepare(end, parts)
         if table:
             goal.move_early(made)
@@ -125,7 +125,7 @@ def _refuse_foreign(goal: Target) -> None:
 
 
 def _new(log: Log, goal: Target, on_loss: OnLoss) -> tuple[Cursor, list[Delivery]]:
-    """The place to which this run goes, and the work on the way."""
+    """The cursor to which this run goes, and the deliveries on the way."""
     start = goal.last.place
     if goal.replaces:
         last = newest_position(log)
@@ -139,7 +139,7 @@ def _new(log: Log, goal: Target, on_loss: OnLoss) -> tuple[Cursor, list[Delivery
 
 
 def newest_position(log: Log) -> Position | None:
-    """The position of the newest state. A compaction may be ahead of the last epoch that had an entry."""
+    """The position of the newest state. A compaction may be ahead of the last epoch with an entry."""
     inventory = log.inspect()
     compacted = inventory.facts.get("compacted_epoch")
     return inventory.last if compacted is None else max(inventory.last or (0,), (compacted,))
@@ -174,7 +174,7 @@ def _write_parts(
     part_bytes: int,
     name_of: Callable[[int], str],
 ) -> list[DataFile]:
-    """Rows in staged files of about this size."""
+    """Write rows to staged files of about this size."""
     parts: list[DataFile] = []
     writing: _PartWriter | None = None
     for batch in batches:
@@ -231,7 +231,7 @@ def _write_on_spark(
     schema: pa.Schema,
     part_bytes: int,
 ) -> list[DataFile]:
-    """A task for each delivery. One that runs twice writes other names, and only what it tells at its end counts."""
+    """Run a task for each delivery. A task that runs twice writes other names; only the files that it returns count."""
     from flintlog.pipeline.workers import SparkWorkers
 
     there = goal if isinstance(goal.disk.kernel, RemoteKernel) else replace(goal, disk=Disk())

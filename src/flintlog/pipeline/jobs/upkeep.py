@@ -1,7 +1,7 @@
 """`verify`, `state`, `snapshot` and `compact` by the tasks of a Spark session.
 
-Each asks the dialect, as the command line does, and only brings the workers along: what is judged, written and
-published is the same, byte for byte, and it is published once, here, by the dialect's own protocol.
+Each calls the dialect, as the command line does, and only passes the workers: verdicts and bytes are the same. The
+driver publishes, once, by the dialect's own protocol.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Path = str | os.PathLike[str]
 
 
 def verify(spark: SparkSession, path: Path) -> Inventory:
-    """Every check the dialect knows, the files spread over the tasks."""
+    """Every check the dialect knows, with the files divided among the tasks."""
     return open_log(path).verify(workers=SparkWorkers(spark))
 
 
@@ -44,10 +44,10 @@ def state(spark: SparkSession, path: Path, as_of: Position | str | int | None = 
 
 
 def snapshot(spark: SparkSession, path: Path, as_of: Position | str | int | None = None) -> str:
-    """Write the state, now or at a position, to a snapshot and drop what it covers; says what was done."""
+    """Write the state, now or at a position, to a snapshot and drop what it covers; returns what was done."""
     return open_log(path).plan_snapshot(as_of, workers=SparkWorkers(spark)).apply()
 
 
 def compact(spark: SparkSession, path: Path) -> str:
-    """Write anew what is alive and drop the rest; says what was done."""
+    """Write anew what is alive and drop the rest; returns what was done."""
     return open_log(path).plan_compact(SparkWorkers(spark)).apply()

@@ -13,7 +13,7 @@ from flintlog.disk import Disk
 
 
 def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
-    """The state at the durable epoch in compacted files; the logs that led to it go, and so do files before them."""
+    """Write the state at the durable epoch to compacted files, and remove the logs and the older compacted files."""
     looks = None if workers is None else Looks(workers)
     found = survey(disk, path, walker=None if looks is None else looks.walks)
     found.refuse_damage()

@@ -1,7 +1,7 @@
 """Write a directory anew in the other edition, prove the two states equal, and only then give it its name.
 
-What is written is the state at the durable epoch: one compaction, in the manner of the new edition, and nothing of the
-history before it. Everything is written to `<target>.new`, read back, compared, and renamed.
+It writes the state at the durable epoch as one compaction of the new edition, without the history before it. Everything
+is written to `<target>.new`, read back, compared, and renamed.
 
 Without an edition, a directory gets the newest version of its own edition, in its place; opening a store does the same.
 """
@@ -78,7 +78,7 @@ def plan_migrate(
 
 
 def _plan_version(disk: Disk, path: str) -> Plan:
-    """The manifest gets the newest version of its edition; the state stays. An older release reads it no more."""
+    """Write the newest version of the edition to the manifest; the state stays. Older releases cannot read it then."""
     found = survey(disk, path)
     found.refuse_damage()
     assert found.manifest is not None
@@ -167,7 +167,7 @@ def _write(
 
 
 def _prove(old: Survey, new: Survey) -> None:
-    """Equal keys with equal values and blobs, or nothing is published."""
+    """Raise unless both states have equal keys with equal values and blobs."""
     new.refuse_damage()
     theirs, held = _records(old, new.edition), memoryview(b"")
     for chunk in _records(new, new.edition):

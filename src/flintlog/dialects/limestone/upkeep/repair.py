@@ -1,6 +1,6 @@
 """Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
 
-What a crash leaves is healed by opening; repair does that, after it has copied the files aside. Damage in a log costs
+Opening heals what a crash leaves; repair opens the directory after it has copied the files aside. Damage in a log costs
 the bytes that cannot be read and nothing else. Originals are copied to `kept/<time>-<reason>/` first, then new content
 takes the place of a file by one rename. At the end the directory is opened once.
 
@@ -10,9 +10,10 @@ takes the place of a file by one rename. At the end the directory is opened once
 | a damaged log | written anew without the bytes that cannot be read |
 | a damaged log that the compacted files cover | goes |
 | a damaged compacted file | cut before the damage |
-| the epoch file damaged or gone | every session that is whole counts: no file tells which of them were acknowledged |
+| the epoch file damaged or gone | every whole session counts: no file says which of them were acknowledged |
 | the catalog damaged or gone | made again from the compacted files, if they are of one compaction |
-| a log that a compaction left out | it is compacted; its old sessions go if others are gone that should decide |
+| a log that a compaction left out | it is compacted; its old sessions go when logs that should decide over them are
+gone |
 | the manifest damaged | made again, if the files show the edition |
 """
 
@@ -77,7 +78,9 @@ def plan_repair(
     _plan_logs(found, draft)
     compacts = _plan_left_out(found, draft)
     _plan_opening(found, draft)
-    draft.lost += [item.message for item in findings if item.code == "blob-missing"]  # nothing brings it back
+    draft.lost += [
+        item.message for item in findings if item.code == "blob-missing"
+    ]  # no repair brings it back
     if found.manifest is None and any(item.severity is Severity.UNSUPPORTED for item in findings):
         draft.refusal = "there is no manifest, and nothing else tells the version of the files; put it back"
 
@@ -126,7 +129,7 @@ def _rewrite(draft: Draft, action: str, name: str, reason: str, pieces: Sequence
 
 
 def _manifest_shown(found: Survey, instance: Callable[[], str]) -> Manifest | None:
-    """What a damaged manifest must have been, by what the other files show; None when they show nothing."""
+    """The manifest as the other files show that it was; None when they do not show it."""
     if all(item.code != "manifest-broken" for item in found.findings):
         return None
     edition = _edition_shown(found)
@@ -154,7 +157,7 @@ def _plan_manifest(found: Survey, draft: Draft, assumed: Manifest | None) -> Non
 
 
 def _edition_shown(found: Survey) -> Edition | None:
-    """The edition by what only one of them writes; None when nothing shows it."""
+    """The edition, by files that only one edition writes; None when there is none."""
     listing = found.listing
     if any(map(lay.CMPCT_NAME.fullmatch, listing.compacted)):
         return "designed"
@@ -206,11 +209,11 @@ def _plan_catalog(found: Survey, draft: Draft) -> None:
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         draft.lost.append(f"keys in compacted files between {files[0]} and {files[-1]} that are gone")
     draft.replace("rewrite", lay.CATALOG_FILE, reason, catalog.encode())
-    for file in files:  # which no catalog named, so that no look has read it
+    for file in files:  # no catalog named it, so no look has read it
         walk = found.base_walks[file] = scan.walk(found.view(file))
         if not walk.stop.good:
             judge_base(found, file, walk)
-    if lay.CATALOG_BACK in found.listing.catalogs:  # it would hold as long as it is there
+    if lay.CATALOG_BACK in found.listing.catalogs:  # as long as it is there it holds
         draft.aside(lay.CATALOG_BACK, "the new catalog holds in its place")
 
 
@@ -232,7 +235,7 @@ def _plan_base(found: Survey, draft: Draft) -> None:
 
 
 def _plan_compacted(found: Survey, finding: Finding, draft: Draft) -> None:
-    """Everything before the damage stays: a sorted file has one snippet, and nothing to go on with behind it."""
+    """Keep what is before the damage: a sorted file has one snippet, so nothing can be read behind it."""
     name, walk = finding.file or "", found.base_walks[finding.file or ""]
     at = walk.stop.offset
     pieces: list[Passage] = [(0, at)] if walk.stop.inside or walk.entries else [lay.encode_begin(0)]
@@ -250,7 +253,7 @@ def _plan_compacted(found: Survey, finding: Finding, draft: Draft) -> None:
 
 def _plan_epochs(found: Survey, draft: Draft) -> None:
     for item in found.findings:
-        if item.code == "epoch-torn" and item.file != lay.EPOCH_FILE:  # which opening does not cut
+        if item.code == "epoch-torn" and item.file != lay.EPOCH_FILE:  # opening does not cut it
             _rewrite(draft, "cut", item.file or "", item.message, [(0, item.offset or 0)])
     wrong = [item for item in found.findings if item.code in LOST]
     if not wrong or found.manifest is None:
@@ -296,7 +299,7 @@ def _plan_damage(found: Survey, read: LogRead, damage: Finding, draft: Draft) ->
 
 
 def _plan_odd(found: Survey, read: LogRead, finding: Finding, draft: Draft) -> None:
-    """End markers say what the begin markers say; the state stays."""
+    """Make the end markers say what the begin markers say; the state stays."""
     snippets = read.snippets
     pieces: list[Passage] = []
     at = 0
@@ -311,7 +314,7 @@ def _plan_odd(found: Survey, read: LogRead, finding: Finding, draft: Draft) -> N
 
 
 def _plan_left_out(found: Survey, draft: Draft) -> bool:
-    """A log that a compaction did not see: take it in, or where logs are gone, what it should not decide alone."""
+    """A log that a compaction did not see: compact it. When other logs are gone, drop its old sessions instead."""
     for finding in found.findings:
         if finding.code == "left-out":
             draft.add("compact", finding.file or "", finding.message)

@@ -1,7 +1,7 @@
 """What can be saved of a damaged log: everything but the bytes that cannot be read.
 
-A session is a set of entries that stand for themselves, so that those before the damage stay, and reading goes on at
-the next durable snippet. A begin marker that is gone is made again from the end marker of its snippet.
+The entries of a session stand for themselves. So those before the damage stay, and reading goes on at the next durable
+snippet. The end marker of a snippet gives back a begin marker that is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Passage = bytes | tuple[int, int]  # new bytes, or a range of the old ones
 
 @dataclass(slots=True)
 class Salvage:
-    """The new content of a file in pieces, and which ranges of the old one are given up."""
+    """The new content of a file in pieces, and the ranges of the old one that it gives up."""
 
     pieces: list[Passage] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Write `data/snapshot` of a directory that no store has open, without opening it: the logs stay as they are."""
+"""Write `data/snapshot` in a directory that no store has open; the logs stay as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flintlog.disk import Disk, take_lock
 
 
 def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | None = None) -> Plan:
-    """The state at the durable epoch, or at an earlier one, as a sorted file. The next opening writes it anew."""
+    """Write the state at the durable epoch, or at an earlier one, as a sorted file. The next opening writes it anew."""
     looks = None if workers is None else Looks(workers)
     found = survey(disk, path, walker=None if looks is None else looks.walks)
     found.refuse_damage()

@@ -25,8 +25,8 @@ from flintlog.disk import Disk, Progress
 if TYPE_CHECKING:
     from flintlog.dialects.limestone.distributed import Looking
 
-_BLOBS_NAMED_MAX = 100  # findings of one kind
-# What a store is about to finish: a session, a record of an epoch, a switch of catalogs or manifests.
+_BLOBS_NAMED_MAX = 100  # at most so many findings of one kind
+# What a store may be writing: a session, a record of an epoch, a switch of catalogs or manifests.
 _PASSING = {
     "torn-tail",
     "not-durable",
@@ -58,7 +58,7 @@ def verify(
     *,
     anew: bool = True,
 ) -> Inventory:
-    """Every file and every record, the state that they make, and the blobs that it names."""
+    """Check every file and every record, the state that they make, and the blobs that it names."""
     if workers is None:
         whole = partial(survey, Disk(disk.kernel, progress), path)
         return look(
@@ -81,7 +81,7 @@ def verify(
     )
 
 
-# How much of the state is alive in a part of it, and which blobs its entries name: file, offset, number.
+# Of a part of the state: live keys, bytes of their values, and the blobs that they name (file, offset, number).
 _Part = tuple[int, int, Iterable[tuple[str, int, int]]]
 
 
@@ -92,7 +92,7 @@ def _everything(found: Survey, parts_of: Callable[[Survey], Iterable[_Part]]) ->
 
 
 def _state_facts(found: Survey, parts: Iterable[_Part]) -> tuple[dict[str, object], list[Finding]]:
-    """How much is alive, and which blobs are named and not there."""
+    """The number of live keys and the bytes of their values; and findings for named blobs that are missing."""
     keys = size = 0
     there = files.blobs(found.disk, found.path)
     missing: list[Finding] = []

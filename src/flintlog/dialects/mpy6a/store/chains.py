@@ -1,4 +1,4 @@
-"""The data files of every delay, as a store writes them: it begins one behind a full one, and removes what is read."""
+"""The data files of every delay, as a store writes them: it begins one behind a full one, and removes read ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Chains:
-    """The engine's lock is held in every call."""
+    """The data files that a store writes. The caller holds the engine's lock in every call."""
 
     def __init__(self, engine: Engine, *, file_bytes: int, file_seconds: int | None) -> None:
         self._engine = engine
@@ -28,13 +28,13 @@ class Chains:
         self._file_seconds = file_seconds
 
     def make_room(self, work: Work, delay: int, due: int) -> None:
-        """See to it that a file of this delay is written and not full."""
+        """Make sure that a file of this delay is being written and has room."""
         tail = self._engine.machine.tail(delay)
         if tail is None or tail.length >= self.file_bytes or self._is_old(tail, due - delay):
             self.begin_file(work, delay, due)
 
     def begin_file(self, work: Work, delay: int, due: int) -> None:
-        """Begin the next file of a delay. Only then those go that are read: a new name comes behind all living ones."""
+        """Begin the next file of a delay, then delete read ones: a new name must come behind all living ones."""
         if (tail := self._engine.machine.tail(delay)) is not None:
             self._engine.do(work, lay.StopWriting(tail.name))
         self._engine.do(work, lay.Create(delay, due - delay))
@@ -42,14 +42,14 @@ class Chains:
             self._drop_if_read(work, file)
 
     def let_go(self, work: Work, now: float, due_after: Callable[[int], int]) -> None:
-        """Switch files that are old and read to their end: no session of their delay may come any more."""
+        """Begin new files for delays whose file is old and read to its end: they may never get another session."""
         for delay in list(self._engine.machine.chains) if self._file_seconds is not None else ():
             tail = self._engine.machine.tail(delay)
             if tail is not None and tail.offset == tail.length and self._is_old(tail, now):
                 self.begin_file(work, delay, due_after(delay))
 
     def advance(self, work: Work, name: str) -> None:
-        """Shift the read position over what is done with."""
+        """Shift the read position over records that are done."""
         file = self._engine.machine.files[name]
         while (size := file.finished.get(file.offset)) is not None:
             self._engine.do(work, lay.Shift(name, size))
@@ -75,10 +75,10 @@ class Chains:
         return freed
 
     def _publish(self, merge: Merge, written: DiskFile) -> str:
-        """Give a merged file, which is synced, its name; it counts with the next `rebase`, and so does the name."""
+        """Give a synced merged file its name; file and name count from the next `rebase`."""
         engine = self._engine
-        # It counts as created when the first of them was. Its name comes behind the last one, which always lives: any
-        # other may have been given out before.
+        # It counts as created with the first file. Its name comes behind the delay's last name, which always lives:
+        # any other may have been used before.
         living = [*engine.machine.files, *list_files(engine.disk, engine.path).data]
         chain = engine.machine.chains[merge.files[0].delay]
         name = lay.name_behind(max((file.name for file in chain), key=lay.name_key), living)
@@ -88,7 +88,7 @@ class Chains:
         return name
 
     def _is_old(self, file: File, now: float) -> bool:
-        """Was a file that has sessions begun `file_seconds` ago?"""
+        """Does the file have sessions, and is it at least `file_seconds` old?"""
         seconds = self._file_seconds
         return seconds is not None and file.length > 0 and now - (file.replay - file.delay) >= seconds
 

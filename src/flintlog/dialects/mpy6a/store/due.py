@@ -19,7 +19,7 @@ from flintlog.dialects.mpy6a.windows import Piece
 
 
 class Taken(NamedTuple):
-    """Rows of all pieces, counted one after the other: in which order they are due, and which are spent."""
+    """The rows of all pieces, numbered through: their order by due time, and which are spent."""
 
     pieces: list[Piece]
     order: NDArray[np.int64]
@@ -27,26 +27,26 @@ class Taken(NamedTuple):
 
 
 class Due:
-    """The engine's lock is held in every call."""
+    """Hands out sessions that are due. The caller holds the engine's lock in every call."""
 
     def __init__(self, engine: Engine, chains: Chains, topics: Callable[[], Mapping[int, Topic]]) -> None:
         self._engine = engine
         self._chains = chains
         self._topics = topics
-        self._listed: set[Place] = set()  # of sessions that were listed as open, and are handed out too
+        self._listed: set[Place] = set()  # places of sessions that `sessions` listed, and `due` hands out too
         self.begin()
 
     def begin(self) -> None:
-        """Read from the beginning: what was handed out and not ended comes again."""
+        """Read from the beginning: sessions that were handed out and not ended come again."""
         engine = self._engine
         self._reader = DueReader(engine.disk, engine.path, engine.machine)
 
     def next(self) -> int | None:
-        """When the next session is due, or was; None when none waits."""
+        """The due time of the next session; None when none waits."""
         return self._reader.next_due()
 
     def take(self, work: Work, now: int, limit: int) -> Taken:
-        """Hand out up to `limit` sessions. Spent ones move to the file of exhausted sessions, where there is one."""
+        """Hand out up to `limit` sessions. Without `strict` spent ones move to the file of exhausted sessions."""
         pieces, order = self._reader.take(now, limit)
         pieces = [self._with_changes(piece) for piece in pieces]
         for piece in pieces:
@@ -64,7 +64,7 @@ class Due:
         return Taken(pieces, order, np.concatenate(spent) if spent else np.zeros(0, np.bool_))
 
     def _with_changes(self, piece: Piece) -> Piece:
-        """The piece with what was done to its sessions before the store was opened."""
+        """The piece with the data of its open sessions as they were changed."""
         taken = self._engine.machine.taken.items()
         changes = [(offset, session.data) for (name, offset), session in taken if name == piece.file.name]
         return piece.changed(changes) if changes else piece
@@ -84,24 +84,24 @@ class Due:
     # Sessions with two handles
 
     def list_too(self, place: Place) -> None:
-        """The session at this place is also among the open ones."""
+        """Note that `sessions` listed the session at this place."""
         self._listed.add(place)
 
     def was_ended(self, place: Place | None) -> bool:
-        """Was a session that had two handles ended with the other one?"""
+        """Was a session with two handles ended by the other one?"""
         return place in self._listed and (place.name, place.offset) not in self._engine.machine.taken
 
     def ended_among(self, places: list[Place]) -> Place | None:
-        """A session inside of these places that was ended with its other handle."""
+        """A session inside these places that was ended by its other handle; None when there is none."""
         ended = filter(self.was_ended, self._listed)
         return next((place for place in ended if any(each.holds(place) for each in places)), None)
 
     def finish(self, work: Work, place: Place) -> None:
-        """A session is ended that perhaps was not handed out yet."""
+        """Note that a session was ended, maybe before it was handed out."""
         self._chains.advance(work, place.name)
         if place in self._listed:
             self._reader.forget(place)
 
     def in_use(self) -> set[str]:
-        """The files that sessions were handed out of."""
+        """The files whose sessions were handed out."""
         return self._reader.in_use() | {place.name for place in self._listed}

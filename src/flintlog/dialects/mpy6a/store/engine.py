@@ -1,7 +1,7 @@
 """An open directory: lock, recovery, the way from an operation to the disk, checkpoints.
 
-An operation gets its state id and changes memory under `lock`; then it is handed in, and the thread that waits first
-writes for all. With an operation log that is one write and one sync, however many files the operations touch;
+An operation gets its state id and changes memory under `lock`; then it goes to the group commit, where one thread
+writes for all that wait. With an operation log that is one write and one sync, however many files the operations touch;
 the note's files follow unsynced. Without one the note's files are written with care instead (`note_files.py`).
 """
 
@@ -31,20 +31,20 @@ from flintlog.dialects.mpy6a.survey import survey
 from flintlog.disk import DEFERRED, Disk, FailStop, take_lock
 from flintlog.errors import RefusedError
 
-CHANGES_BYTES_MAX = 4 << 20  # of a change log without an operation log: a second or two to read
-_EVENTS_MAX = 200_000  # after so many operations a checkpoint is made: they are replayed one by one
+CHANGES_BYTES_MAX = 4 << 20  # events of a change log without an operation log: a second or two to read
+_EVENTS_MAX = 200_000  # operations between checkpoints: opening replays them one by one
 
 
 @dataclass(slots=True)
 class Work:
-    """Operations that belong together, as they go to the disk."""
+    """Operations that go to the disk together."""
 
     events: list[Bytes] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
 
 class Engine:
-    """Everything below the sessions. Every failure in a write stops it for good."""
+    """Everything below the sessions. A failed write stops it for good."""
 
     def __init__(
         self,
@@ -93,12 +93,13 @@ class Engine:
         if isinstance(log, ByNote):
             self._count_records(log)
         self.next_term = self._next_term(found)
-        # The note's files do not tell which operation was the last, which sessions are open, what is done out of turn.
+        # The note's files do not say which operation was the last, which sessions are open, or which are done out of
+        # turn.
         self.whole = found.listing.empty or found.has_operation_log
         self.findings: tuple[Finding, ...] = tuple(
             finding for finding in found.findings if finding.severity is Severity.REPAIRABLE
         )
-        # Names that a dead process left unsynced must not vanish under what is built on them.
+        # Names that a dead process left unsynced must not vanish after new writes rest on them.
         self.disk.sync_ancestors(self.path)
         marks = [name for name in found.listing.scratch if is_mark(name)]
         for name in found.listing.scratch:
@@ -112,29 +113,29 @@ class Engine:
             self._files.remove(found.leftovers)
             if self.whole or not follower:
                 self.stand_alone()
-        for name in marks:  # what they explain is gone for good by now
+        for name in marks:  # the files that they explain are gone for good
             self.disk.unlink(posixpath.join(self.path, name))
         self._show_all()
 
     def _next_term(self, found: Survey) -> int:
         """The term to lead.
 
-        The note's files do not say how many state ids a term has given out, so behind them a new one is begun: later
-        than every logged operation, and than the records of files that are written, which no operation tells of.
+        The note's files do not say how many state ids a term has used, so opening on them alone begins a new term:
+        later than every logged operation and than the records of files that are written, which have no event.
         """
         if found.listing.empty or (found.has_operation_log and not self.strict):
             return found.machine.last.term
         return min(found.machine.last.term + 1, lay.UINT64_MAX)
 
     def _count_records(self, note: ByNote) -> None:
-        """No event of the note tells of a record, but what was put has the state id of its operation."""
+        """Take in the state ids of records: the change log has no event for them."""
         for name, newest in note.newest.items():
             file = self.machine.files[name]
             file.last_id = max(file.last_id, newest)
             self.machine.last = max(self.machine.last, newest)
 
     def stand_alone(self) -> None:
-        """What the note's files hold is all there is: no leader is asked for the rest."""
+        """Take the note's files as the whole state, and ask no leader for the rest."""
         self.whole = True
         if self._log is not None and self.alone:
             self._write_state()
@@ -177,12 +178,12 @@ class Engine:
         self._files.make_durable()
         base, sessions = self.machine.base()
         self._log.begin(self.machine.last, base, sessions, longest)
-        self._files.beside = True  # and not before: a change log that says so refuses to be read alone
+        self._files.beside = True  # only now: a change log that says so refuses to be read alone
 
     # Operations
 
     def do(self, work: Work, operation: Operation, state_id: StateID | None = None) -> StateID:
-        """Apply an operation in memory and add it to what is handed in. The lock is held."""
+        """Apply an operation in memory and add it to `work`. The lock is held."""
         state_id = state_id or self.machine.last.following()
         if self._log is None:
             work.effects += self.machine.apply(state_id, operation)
@@ -195,7 +196,7 @@ class Engine:
         return state_id
 
     def _make_room(self, work: Work, longest: int) -> None:
-        """Begin the log anew with longer frames, behind what is in `work`."""
+        """Write `work`, then begin the log anew with longer frames."""
         self.submit(Work(work.events, work.effects))
         work.events, work.effects = [], []
         with DEFERRED:
@@ -204,7 +205,7 @@ class Engine:
                 self._write_state(longest)
 
     def submit(self, work: Work) -> Ticket[Work] | None:
-        """Hand in operations; None when nothing of them goes to the disk. The lock is held."""
+        """Hand in operations; None when none of them goes to the disk. The lock is held."""
         self.failstop.check()
         return self._group.submit(work) if work.events or work.effects else None
 
@@ -215,7 +216,7 @@ class Engine:
             self._checkpoint_if_due()
 
     def drain(self) -> None:
-        """Write what was handed in and not yet waited for."""
+        """Write all operations that were handed in."""
         self._group.drain()
 
     def _flush(self, works: list[Work]) -> None:
@@ -263,10 +264,10 @@ class Engine:
                 self._write_state()
 
     def rebase(self, machine: Machine, gone: Iterable[str]) -> None:
-        """Put another state in the place of this one, whose files are there and synced. The lock is held.
+        """Replace the state by another, whose files exist and are synced. The lock is held.
 
-        The checkpoint decides: before it new files are leftovers, behind it those that are `gone`. The names of the new
-        ones become durable with the marks of those.
+        The checkpoint decides: before it the new files are leftovers, after it those in `gone`. Syncing the marks of
+        those makes the names of the new files durable too.
         """
         gone = list(gone)
         self._group.drain()
@@ -279,27 +280,27 @@ class Engine:
         self._show_all()
 
     def abandon(self, names: Iterable[str]) -> None:
-        """What was announced does not come: these files go. The lock is held."""
+        """Remove files that were announced and will not be finished. The lock is held."""
         names = list(names)
         with self.failstop.guard():
             self._files.remove(names)
             self._files.withdraw(names)
 
     def announce(self, name: str) -> None:
-        """A data file of this name is about to be written, which counts with the next `rebase`. The lock is held."""
+        """Announce a data file, which counts from the next `rebase`. The lock is held."""
         with self.failstop.guard():
             self._files.announce([name])
 
     def _write_state(self, longest: int = 0) -> None:
-        """The log decides first, so that the note's files are never ahead of it."""
-        if self._log is not None and self.whole:  # a log would say where the store is
+        """Write the log that decides first, so that the note's files are never ahead of it."""
+        if self._log is not None and self.whole:  # a log would claim a position
             self._begin_log(longest)
         self._files.snapshot(self.machine.descriptors(), self.machine)
 
     # Closing
 
     def close(self) -> None:
-        """Write what was handed in; the snapshot then tells how long every file is."""
+        """Write what was handed in, then a snapshot, which says how long every file is."""
         with self.lock.closing() as mine:
             if mine:
                 with self._checkpointing:

@@ -36,6 +36,6 @@ class NotLeadingError(RefusedError):
 
 
 class GapError(RefusedError):
-    """Operations that do not follow those the store has."""
+    """The operations do not follow those that the store has."""
 
     code = "gap"

@@ -1,9 +1,9 @@
-"""Two stores that become equal: operations by state id, or the files themselves where those are gone.
+"""How two stores become equal: by operations, or by the files themselves when the operations are gone.
 
 A follower asks with its `Progress`. While the leader's operation log reaches back that far, the answer is
 `Operations`. Otherwise the leader says where it is (`Ahead`) and ships what differs, in the order in which it last
-changed: of a file the records that are missing, then its descriptor; of a session that is open all of it. `Settled`
-comes last, and with it the follower is where the leader was when it was asked. What comes twice changes nothing.
+changed: the missing records of a file, then its descriptor; open sessions whole. `Settled` comes last, and brings the
+follower to where the leader was when it was asked. Items that come twice change nothing.
 
 The bytes travel as the application likes: every item is a plain tuple.
 """
@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 
 
 class Progress(NamedTuple):
-    """How far a store is; `last` is (0, 0) where only its files tell, which leave out what they do not hold."""
+    """How far a store is. `last` is (0, 0) when it has only its files to go by."""
 
     last: StateID
     files: tuple[Descriptor, ...]
@@ -46,7 +46,7 @@ class Operations(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """The beginning: where the leader is. A store that is there already leaves out what follows."""
+    """The beginning: where the leader is. A store that is already there ignores the rest."""
 
     last: StateID
 
@@ -72,7 +72,7 @@ class Opened(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The end: where the leader was, which files it had, and what was done with out of turn."""
+    """The end: where the leader was, which files it had, and which sessions were done out of turn."""
 
     last: StateID
     names: tuple[str, ...]
@@ -87,7 +87,7 @@ Item = Operations | Ahead | Shipped | Description | Opened | Settled
 
 
 def operations_after(view: memoryview, last: StateID, state_id: StateID) -> Operations | None:
-    """What follows `state_id` in an operation log; None when the log does not reach back that far."""
+    """The operations behind `state_id` in an operation log; None when the log does not reach back that far."""
     events = scan.scan_log(view, checked=True).events
     base = ops.decode_base(view[int(events.payload[0]) : events.end(0)])
     if not events.state_id(0) <= state_id <= last:
@@ -99,7 +99,7 @@ def operations_after(view: memoryview, last: StateID, state_id: StateID) -> Oper
 
 
 def catch_up(engine: Engine, progress: Progress) -> Iterator[Item]:
-    """What a store that is so far behind needs to become as this one is when it is asked."""
+    """What a store with this progress needs to become equal to this one as it is now."""
     with engine.lock:
         engine.failstop.check()
         engine.drain()
@@ -114,7 +114,7 @@ def catch_up(engine: Engine, progress: Progress) -> Iterator[Item]:
 
 
 class Shipment:
-    """What differs between a leader and a follower at one moment. The leader goes on while it is shipped."""
+    """The difference between a leader and a follower at one moment. The leader goes on while it is shipped."""
 
     def __init__(self, disk: Disk, directory: str, machine: Machine, progress: Progress) -> None:
         known = {item.name: item for item in progress.files}
@@ -190,12 +190,12 @@ def receive(engine: Engine, items: Iterable[Item]) -> None:
 
 
 def _is_here(engine: Engine, last: StateID) -> bool:
-    """Does the follower have everything up to this?"""
+    """Does the follower have everything up to this id?"""
     return last < engine.machine.last or (last == engine.machine.last and engine.whole)
 
 
 def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:
-    """Do what a leader did, or nothing of it when a part is damaged or missing. The lock is held."""
+    """Apply a leader's operations, or none when one is damaged or missing. The lock is held."""
     arrived = [read_event(event) for event in operations.events]
     last = engine.machine.last
     if arrived and not engine.whole:
@@ -212,7 +212,7 @@ def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:
         )
     arrived = [item for item in arrived if item[0] > last]
     check_order(last, arrived)
-    if len(arrived) > 1:  # one that does not fit changes nothing anyway
+    if len(arrived) > 1:  # a single one that does not fit changes nothing anyway
         _fit(engine, engine.machine.copy().apply, arrived)
     work = Work()
     _fit(engine, lambda state_id, operation: engine.do(work, operation, state_id), arrived)
@@ -222,7 +222,7 @@ def apply(engine: Engine, operations: Operations) -> Ticket[Work] | None:
 def _fit(
     engine: Engine, do: Callable[[StateID, Operation], object], operations: list[tuple[StateID, Operation]]
 ) -> None:
-    """Do all of them; refuse where one does not fit what the store has."""
+    """Apply all of them; refuse one that does not fit the store."""
     for state_id, operation in operations:
         try:
             do(state_id, operation)
@@ -235,7 +235,7 @@ def _fit(
 
 
 def read_event(event: bytes) -> tuple[StateID, Operation]:
-    """An operation as it travels; a damaged one is refused."""
+    """An operation from its bytes; a damaged one is refused."""
     view = memoryview(event)
     try:
         size, at = lay.read_uvarint(view, lay.EVENT_HEADER_SIZE)
@@ -251,7 +251,7 @@ def read_event(event: bytes) -> tuple[StateID, Operation]:
 
 
 def _check_records(operation: Operation) -> None:
-    """Are its records whole, as many as it says, and all due at the same time?"""
+    """Refuse an operation unless its records are whole, as many as it says, and all due at the same time."""
     number: int | None
     if isinstance(operation, ops.Take):
         records, number, together = memoryview(operation.record), 1, False
@@ -271,7 +271,7 @@ def _check_records(operation: Operation) -> None:
 
 
 def check_order(last: StateID, operations: list[tuple[StateID, Operation]]) -> None:
-    """Does each operation follow the one before? State ids leave nothing out, but for a new term."""
+    """Refuse operations with a gap: each state id follows the one before, or begins a new term."""
     for state_id, operation in operations:
         begins = state_id.term > last.term and state_id.index == 1
         if not begins and state_id != last.following():
@@ -283,7 +283,7 @@ def check_order(last: StateID, operations: list[tuple[StateID, Operation]]) -> N
 
 
 class Arrival:
-    """What a leader ships, written beside what the follower has; it counts with the last item."""
+    """Writes what a leader ships beside the follower's own files; it counts with the last item."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -292,7 +292,7 @@ class Arrival:
         self._descriptors: dict[str, Descriptor] = {}
         self._sessions: list[Open] = []
         self._files: dict[str, File] = {}
-        self._moved: list[tuple[str, str]] = []  # own files that made way, and their names until the end
+        self._moved: list[tuple[str, str]] = []  # own files that made way: name, and name until the end
 
     def take(self, item: Shipped | Description | Opened) -> None:
         match item:
@@ -304,14 +304,16 @@ class Arrival:
                 if known is not None and known.id != descriptor.id and descriptor.name not in self._received:
                     self._make_way(descriptor.name)
                 if descriptor.name not in self._own:
-                    self._write(descriptor.name, self._end(descriptor.name), b"")  # it may have no records
+                    self._write(
+                        descriptor.name, self._end(descriptor.name), b""
+                    )  # the file may have no records
                 if self._end(descriptor.name) != descriptor.length:
                     raise GapError(f"{descriptor.name} is described before its records are all there")
             case Opened(session):
                 self._sessions.append(session)
 
     def settle(self, item: Settled) -> tuple[Machine, list[str]]:
-        """The state that the leader had, whose files are synced; and the files that are no more."""
+        """Sync the files; returns the leader's state, and the follower's files that it does not have."""
         descriptors = []
         for name in item.names:
             known = self._own.get(name)
@@ -331,7 +333,7 @@ class Arrival:
         return machine, [name for name in self._own if name not in machine.files]
 
     def _find_last_times(self, machine: Machine) -> None:
-        """What is stored behind the last record of a delay may not be due before it, and no descriptor tells when."""
+        """Read when the last record of each delay is due, which no descriptor says: a new session is not due before."""
         for chain in machine.chains.values():
             last = chain[-1]
             with self._engine.disk.open(posixpath.join(self._engine.path, last.name)) as file:
@@ -341,7 +343,7 @@ class Arrival:
                     last.last_time = int(records.replay_time[-1])
 
     def end(self) -> None:
-        """Take back what has no end; a leader may be gone in the midst of it, and send the same again."""
+        """Take back an unfinished shipment: the leader may be gone, and may send the same again."""
         if (self._files or self._moved) and not self._engine.failstop.failed:
             with self._engine.failstop.guard():
                 for name, file in self._files.items():
@@ -360,7 +362,7 @@ class Arrival:
         self._files.clear()
 
     def _length(self, name: str) -> int:
-        """How long the follower's own file of this name is."""
+        """The length of the follower's own file of this name."""
         if name == lay.EXHAUSTED_FILE:
             return self._engine.machine.exhausted
         return self._own[name].length if name in self._own else 0
@@ -393,7 +395,7 @@ class Arrival:
         self._received[name] = offset + len(data)
 
     def _copy(self, name: str) -> None:
-        """Go on in a copy: in a file of the note nothing tells what was shipped in part from what is whole."""
+        """Go on in a copy: after a crash no file of the note would tell shipped bytes from acknowledged ones."""
         length = self._own[name].length
         with self._engine.disk.open(posixpath.join(self._engine.path, name)) as file:
             self._make_way(name)
@@ -401,7 +403,7 @@ class Arrival:
                 self._write(name, at, file.pread(min(_CHUNK, length - at), at))
 
     def _make_way(self, name: str) -> None:
-        """Until the end the follower's own file has another name: the leader gave it out again, or more is shipped."""
+        """Rename the follower's own file until the end: the leader used its name again, or ships more of it."""
         engine = self._engine
         other = lay.name_behind(name, [*engine.machine.files, *list_files(engine.disk, engine.path).data])
         self._move(name, other)

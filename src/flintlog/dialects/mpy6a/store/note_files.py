@@ -7,11 +7,10 @@ opening writes again what a crash took.
 
 *Alone*, as the note has it, each write is durable in its order: records before a change that rests on them, the
 creation of a file before its first record, the change that deletes a file before the file. The formats have no
-checksums. So that a write which arrives in part cannot be taken for a whole one, it is made in two steps with a
-sync between: everything but one byte, without which no reader takes the first record or event for one, and then
-that byte. In a record it is the highest byte of the replay time (without it the record would be due before its
-predecessor); in an event the payload's length. Records of one write are due at the same time: behind a record
-without that byte no other time can stand.
+checksums. So that no reader takes a partial write for a whole one, each write has two steps with a sync between: first
+everything but one byte, without which the first record or event is invalid, then that byte. In a record it is the
+highest byte of the replay time (without it the record would be due before its predecessor); in an event the payload's
+length. Records of one write are due at the same time, so behind a record without that byte there can be no other time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _OPEN_FILES_MAX = 64
 
 
 class NoteFiles:
-    """Carries out effects. Its callers serialise the calls."""
+    """Carries out effects. Callers make one call at a time."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -48,7 +47,7 @@ class NoteFiles:
         self._announced: set[str] = set()
         self.changes_end = 0
         self.written = False  # since the last snapshot
-        self.beside = False  # an operation log decides
+        self.beside = False  # is there an operation log, which decides?
 
     # Opening
 
@@ -73,7 +72,7 @@ class NoteFiles:
         self._names_dirty = True
 
     def take_over(self, found: Survey) -> None:
-        """Cut what is torn, and make durable what was read: no store may build on what a crash could take."""
+        """Cut what is torn, and make durable what was read: a store must not build on bytes that a crash can take."""
         for file in found.machine.files.values():
             if file.written:
                 self._cut(self._handle(file.name), file.length).sync()
@@ -96,13 +95,13 @@ class NoteFiles:
         return file
 
     def keep(self, names: Iterable[str]) -> None:
-        """Copy files that are about to go."""
+        """Copy files that are about to be removed."""
         for name in names:
             with self._disk.open(self._path(name)) as file:
                 keep_cut(self._disk, self._directory, file, 0)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that no descriptor names. Durable, so that what explains them may go."""
+        """Remove files that no descriptor names; durable on return, so that what explains them may go."""
         for name in names:
             self._remove(name)
         self._sync_names()
@@ -158,12 +157,12 @@ class NoteFiles:
                 case Logged(event):
                     events.append(event)
                 case Created(name):
-                    created.add(name)  # before any later event: a file that is missing was created last
+                    created.add(name)  # before any later event: only the file created last may be missing
                     self._settle(records, events, created)
                 case Removed(name):
                     self._settle(records, events, created)
                     self._remove(name)
-                    # It must not come back when the log that deletes it is gone.
+                    # The file must not come back when the log that deletes it is gone.
                     self._sync_names()
         self._settle(records, events, created)
 
@@ -181,7 +180,7 @@ class NoteFiles:
         created.clear()
 
     def _write_records(self, records: dict[str, list[Written | SetAside]]) -> None:
-        """Records of one file that are due together are one commit: its time tells what is torn off."""
+        """Write the records of each file; those that are due together are one commit, by a byte of its replay time."""
         left = {name: [list(group) for _, group in groupby(pieces, _due)] for name, pieces in records.items()}
         while left:
             self._commit({name: groups.pop(0) for name, groups in left.items()})
@@ -222,7 +221,7 @@ class NoteFiles:
     # Snapshots
 
     def make_durable(self) -> None:
-        """Everything written so far is durable on return."""
+        """Make everything written so far durable."""
         for name in sorted(self._dirty):
             self._handle(name).sync()
         self._dirty.clear()
@@ -248,14 +247,14 @@ class NoteFiles:
     # Names
 
     def announce(self, names: Iterable[str]) -> None:
-        """Say that these data files are in the making, or going, before anything of that can be seen after a crash."""
+        """Mark these data files as being made or removed, before a crash can show anything of that."""
         for name in names:
             self._disk.open(self._path(mark_of(name)), "create").close()
             self._announced.add(name)
         self._sync_names()
 
     def withdraw(self, done: Iterable[str]) -> None:
-        """These files are described now, or gone."""
+        """Remove the marks: these files are described now, or gone."""
         for name in sorted(self._announced.intersection(done)):
             self._disk.unlink(self._path(mark_of(name)))
             self._announced.discard(name)
@@ -288,7 +287,7 @@ class NoteFiles:
             self._names_dirty = True
 
     def _handle(self, name: str) -> File:
-        """A file open for writing. The one that was used the longest ago is closed when there are many."""
+        """A file, open for writing. When too many are open, closes the one used the longest ago."""
         handle = self._open_files.pop(name, None)
         if handle is None:
             if len(self._open_files) == _OPEN_FILES_MAX:

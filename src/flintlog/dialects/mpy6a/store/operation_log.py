@@ -1,7 +1,7 @@
 """`operations.log`, open for writing: a checkpoint, and every operation since.
 
-A commit is one write and one sync; each event has a checksum, so what arrived in part is known. A checkpoint is a new
-file that takes the name by a rename: at every moment one whole log stands there.
+A commit is one write and one sync; each event has a checksum, which shows a partial write. A checkpoint is a new file
+that takes the name by a rename: at every moment there is one whole log.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from flintlog.dialects.mpy6a.scan import COMMIT_BYTES_MAX
 from flintlog.disk import Disk, File
 
 RESERVE_BYTES = 1 << 18
-_SMALL_WRITE_BYTES = 1 << 16  # what a large write gains from not growing the file is lost to the zeros
+_SMALL_WRITE_BYTES = 1 << 16  # for a larger write the zeros cost more than not growing saves
 
 
 class OperationLog:
-    """Appends events. Its callers serialise the calls."""
+    """Appends events. Callers make one call at a time."""
 
     def __init__(self, disk: Disk, directory: str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
         self._disk = disk
@@ -31,11 +31,11 @@ class OperationLog:
         self._file: File
         self.end = 0
         self.events = 0  # since the checkpoint
-        self.frame = lay.OPERATIONS_FRAME[0]  # no longer event has room
+        self.frame = lay.OPERATIONS_FRAME[0]  # a longer event has no room
         self._reserved = 0  # the file reaches up to here
 
     def open(self, end: int, events: int, frame: int) -> None:
-        """Go on behind `end`: what stands there is kept aside and cut, and what was read is made durable."""
+        """Go on behind `end`: keep a copy of the bytes behind it, cut them, and make durable what was read."""
         self._file = self._disk.open(self._path, "write")
         if self._file.size() != end:
             keep_cut(self._disk, posixpath.dirname(self._path), self._file, end)

@@ -1,4 +1,4 @@
-"""Sessions that are due, in order over all delays, without holding more of them than are asked for.
+"""Sessions that are due, in order over all delays, without holding more of them than the caller asks for.
 
 Each chain of files is sorted by time already. A reader keeps a window of the next records of its chain; the windows are
 merged by replay time, and among equal times the longer delay goes first, because it was stored earlier.
@@ -22,7 +22,7 @@ _WINDOW_BYTES = 1 << 16
 
 
 class _Chain(ChainReader):
-    """The unread records of one delay, and those that are stored meanwhile."""
+    """The unread records of one delay, also those stored meanwhile."""
 
     def __init__(self, disk: Disk, directory: str, machine: Machine, delay: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Chain(ChainReader):
             yield piece
 
     def passed(self) -> list[str]:
-        """The files up to the one that is being read."""
+        """The files up to the one it reads now."""
         file = self._file
         if file is None:
             return []
@@ -92,7 +92,7 @@ class _Chain(ChainReader):
 
 
 def _due(window: Window, now: int) -> int:
-    """How many of those that are left are due."""
+    """How many of the remaining records are due."""
     return int(np.searchsorted(window.times, now, side="right"))
 
 
@@ -116,11 +116,11 @@ class DueReader:
         return [*self._readers.values()]
 
     def in_use(self) -> set[str]:
-        """The files that sessions were handed out of."""
+        """The files whose sessions were handed out."""
         return {name for reader in self._readers.values() for name in reader.passed()}
 
     def forget(self, place: Place) -> None:
-        """Do not hand out what was read and is done with by now."""
+        """Leave out a record that was read and is done by now."""
         for reader in self._readers.values():
             for window in reader.windows:
                 if window.piece.file.name == place.name:

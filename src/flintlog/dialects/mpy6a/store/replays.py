@@ -28,7 +28,7 @@ RUN_BYTES_MAX = 4 << 20  # records of one operation
 
 
 class Run:
-    """Records that stand back to back in one file and go the same way."""
+    """Records back to back in one file that end the same way."""
 
     def __init__(self, piece: Piece, rows: NDArray[np.int64], delay: int) -> None:
         self._piece = piece
@@ -67,7 +67,7 @@ class Replays:
         return len(self._order)
 
     def rows(self) -> Iterator[tuple[Record, Place]]:
-        """One by one, each with the place where it waits."""
+        """The records one by one, each with the place where it waits."""
         if len(self._pieces) == 1:
             piece = self._pieces[0]
             yield from ((piece.record(row), piece.place(row)) for row in self._order.tolist())
@@ -104,11 +104,11 @@ class Replays:
         )
 
     def delete(self) -> None:
-        """All of them are done; durable on return."""
+        """End all of them for good; durable on return."""
         self.finish(np.ones(len(self), np.bool_))
 
     def store(self, delay: int | None = None, *, now: float | None = None) -> None:
-        """All of them wait again, each as long as its topic says, or `delay` seconds; durable on return."""
+        """Let all of them wait again, each as long as its topic says, or `delay` seconds; durable on return."""
         self.finish(np.zeros(len(self), np.bool_), delay=delay, now=now)
 
     def finish(
@@ -120,7 +120,7 @@ class Replays:
     ) -> None:
         """Delete those that are done and store the others again; durable on return.
 
-        A crash meanwhile can leave some of them ended and the others not; each is one or the other.
+        A crash meanwhile can leave some of them ended and others not, but none half ended.
         """
         mask = np.asarray(done, np.bool_)
         if mask.shape != (len(self),):
@@ -132,7 +132,7 @@ class Replays:
             self._ended = True
 
     def _runs(self, done: NDArray[np.bool_], delay: int | None) -> Iterator[Run]:
-        """Neighbours that go the same way; a delay of 0 stands for those that are done."""
+        """Runs of neighbours that end the same way; a delay of 0 means done."""
         way = np.full(int(self._starts[-1]), -1, np.int64)
         way[self._order] = np.where(done, 0, self._delays(delay) if not done.all() else 0)
         for at, piece in enumerate(self._pieces):

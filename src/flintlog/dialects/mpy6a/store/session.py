@@ -27,7 +27,7 @@ _TOPIC_MIN, _TOPIC_MAX = -(1 << 31), (1 << 31) - 1
 class Topic:
     """Sessions of one kind: how long they wait before a replay, and how often they are replayed.
 
-    A session whose replays reached `attempts_max` is set aside instead of being replayed once more.
+    After `attempts_max` replays a session becomes exhausted and is not replayed again.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Topic:
 
 
 def check_delay(delay: int) -> int:
-    """A delay as files can be bound to it."""
+    """A delay that a file name can hold; raises for others."""
     if not isinstance(delay, int) or isinstance(delay, bool) or not 1 <= delay <= lay.DELAY_MAX:
         raise UsageError(
             f"a delay cannot have {delay!r} seconds", advice=f"Give 1 to {lay.DELAY_MAX} whole seconds"
@@ -77,14 +77,14 @@ class IdRange(Sequence[StateID]):
 
 
 def is_time(now: object) -> bool:
-    """Seconds since 1970 that every delay can be added to."""
+    """Is this a time in seconds since 1970, to which every delay can be added?"""
     return isinstance(now, int | float | np.integer | np.floating) and bool(
         0 < now < lay.TIME_MAX - lay.DELAY_MAX
     )
 
 
 def checked_data(data: object) -> bytes:
-    """A session's data; what is not bytes is refused before anything is changed."""
+    """A session's data; raises for anything but bytes before anything is changed."""
     if not isinstance(data, bytes):
         if not isinstance(data, bytearray | memoryview) or memoryview(data).itemsize != 1:
             raise UsageError(f"a session holds bytes, not {type(data).__name__}")
@@ -94,7 +94,7 @@ def checked_data(data: object) -> bytes:
 
 
 def check_size(size: int) -> None:
-    """Refuse what is more than one session may hold."""
+    """Raise for more bytes than one session may hold."""
     if size > SESSION_BYTES_MAX:
         raise SessionTooLongError(
             f"a session of {size} bytes is too long", advice=f"Keep it under {SESSION_BYTES_MAX} bytes"
@@ -102,7 +102,7 @@ def check_size(size: int) -> None:
 
 
 def warn_exhausted(record: lay.Record) -> None:
-    """What happens to an exhausted session without `on_exhausted`."""
+    """Log a warning: the callback for exhausted sessions without `on_exhausted`."""
     _log.warning(
         "session %s of topic %d was replayed %d times and is set aside",
         record.id,
@@ -136,28 +136,28 @@ class Session:
         self.id = session_id
         self.topic = topic
         self.attempts = attempts  # replays that failed so far
-        self.replay_time = replay_time  # when it became due; None for a new one
+        self.replay_time = replay_time  # when it became due; None for a new session
         self.place = place  # where its record waits until it is ended
         self.ended = False
 
     def is_of(self, store: SessionStore) -> bool:
-        """Did this store hand it out?"""
+        """Did this store hand this session out?"""
         return self._store is store
 
     @property
     def data(self) -> bytes:
-        """What was put into the session so far."""
+        """The session's data so far."""
         changed = self._store.changed_data(self)
         return self._data if changed is None else changed
 
     @property
     def last_change(self) -> StateID | None:
-        """The operation that last changed it; None when it came back and was not changed: its record does not tell."""
+        """The operation that last changed it; None when it came back and was not changed since."""
         return self._store.last_change(self)
 
     @property
     def stored_data(self) -> bytes:
-        """What its record holds."""
+        """The data in its record."""
         return self._data
 
     def append(self, data: bytes) -> None:
@@ -165,11 +165,11 @@ class Session:
         self._store.change(self, data, replace=False)
 
     def replace(self, data: bytes) -> None:
-        """Put this in the place of what it holds; durable on return."""
+        """Replace the session's data; durable on return."""
         self._store.change(self, data, replace=True)
 
     def delete(self) -> None:
-        """The session is done; durable on return."""
+        """End the session for good; durable on return."""
         self._store.delete(self)
 
     def store(self, delay: int | None = None, *, now: float | None = None) -> int:

@@ -59,13 +59,13 @@ _log = logging.getLogger(__name__)
 class SessionStore(Closes):
     """Unfinished sessions of one process, or of the leader of several. Thread-safe; threads share the syncs.
 
-    Time is what `clock` says, or what was last told with `tick`, `due` or a `now`: the store reads no clock of its own.
+    The time is that of `clock`, or the last one given with `tick`, `due` or a `now`: the store reads no clock of its
+    own.
 
-    What was acknowledged survives a crash, also what was done to sessions that are open. With `strict` the
-    directory holds the note's files and nothing else: open sessions then live in memory only, and a replayed
-    session that was deleted while an older one of its file was not comes again after a crash. What was replayed too
-    often goes to `on_exhausted` alone, and comes again where that fails. `wait` says for how many seconds another
-    writer of the directory is waited for.
+    What was acknowledged survives a crash, also changes of open sessions. With `strict` the directory holds the note's
+    files and nothing else: open sessions then live in memory only, and a replayed session that was deleted before an
+    older one of its file comes again after a crash. Exhausted sessions go to `on_exhausted` only, and come again when
+    it fails. The store waits `wait` seconds for another writer of the directory.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SessionStore(Closes):
         self._on_exhausted = on_exhausted or warn_exhausted
         disk = disk or Disk()
         failstop = FailStop(path := disk.resolve(path), self._wake)
-        self._news = threads.StoreLock(failstop)  # no other lock is taken with it
+        self._news = threads.StoreLock(failstop)  # never held with another lock
         self._changed = self._news.condition()
         self._changes = 0
         self._leads = False
@@ -142,8 +142,8 @@ class SessionStore(Closes):
     def sessions(self) -> list[Session]:
         """All sessions that are open, oldest first: new ones, and those that came back and were changed since.
 
-        An application takes the new ones up again. The others have a `replay_time`, and `due` hands them out too: end
-        each once.
+        Go on with the new ones after a restart. The others have a `replay_time`, and `due` hands them out too: end each
+        once.
         """
         with self._engine.lock:
             return [self._opened(item) for _, item in sorted(self._engine.machine.sessions.items())]
@@ -177,7 +177,7 @@ class SessionStore(Closes):
         )
 
     def exhausted(self) -> Iterator[Record]:
-        """The sessions that were replayed too often and set aside, in that order."""
+        """The exhausted sessions, in the order in which they became so."""
         self._engine.drain()
         end = self._engine.machine.exhausted
         if not end:
@@ -207,11 +207,11 @@ class SessionStore(Closes):
             if term > machine.last.term:
                 machine.last = StateID(term, 0)
             if self._leads:
-                return  # what is handed out stays handed out
+                return  # sessions that were handed out stay so
             self._leads = True
             self._due.begin()
             work = Work()
-            for name in list(machine.files):  # a crash can come between the end of a session and the shift
+            for name in list(machine.files):  # a crash may come between the end of a session and the shift
                 self._chains.advance(work, name)
             self._engine.submit(work)
 
@@ -224,7 +224,7 @@ class SessionStore(Closes):
 
     @contextmanager
     def _working(self) -> Iterator[Work]:
-        """Operations as they are added; durable on return. What was applied is written whatever is raised."""
+        """Collect operations; durable on return. An exception does not keep applied operations from being written."""
         with DEFERRED:
             with self._engine.lock:
                 self._check_leading()
@@ -256,7 +256,7 @@ class SessionStore(Closes):
         return topic
 
     def delay_of(self, topic: int, delay: int | None) -> int:
-        """How long a session waits: as it is told, or as its topic says."""
+        """How long a session waits: `delay`, or the delay of its topic."""
         return check_delay(delay) if delay is not None else self._topic(topic).delay
 
     # New sessions
@@ -312,19 +312,19 @@ class SessionStore(Closes):
     # Open sessions
 
     def changed_data(self, session: Session) -> bytes | None:
-        """What an open session holds; None when it holds what its record does."""
+        """The data of an open session; None when it is that of its record."""
         with self._engine.lock:
             item = self._engine.machine.sessions.get(session.id)
             return item.data if item is not None and item.place == session.place else None
 
     def last_change(self, session: Session) -> StateID | None:
-        """The last operation that changed an open session; None when it holds what its record does."""
+        """The last operation that changed an open session; None when it is as in its record."""
         with self._engine.lock:
             item = self._engine.machine.sessions.get(session.id)
             return item.last_change if item is not None and item.place == session.place else None
 
     def change(self, session: Session, data: bytes, *, replace: bool) -> None:
-        """Append to a session, or replace what it holds; durable on return."""
+        """Append to a session's data, or replace it; durable on return."""
         data = checked_data(data)
         with self._working() as work:
             self._check_open(session)
@@ -382,7 +382,7 @@ class SessionStore(Closes):
     # Replays
 
     def next_due(self) -> int | None:
-        """When the next session is due, or was; None when none waits."""
+        """The due time of the next session; None when none waits."""
         with self._engine.lock:
             self._engine.failstop.check()
             return self._due.next()
@@ -390,12 +390,12 @@ class SessionStore(Closes):
     def due(self, now: float | None = None, limit: int = 100) -> list[Session]:
         """Sessions whose replay time has come, in order over all delays, at most `limit`.
 
-        Each is to be ended with `delete` or `store`. What is not comes again when the store is opened the next time.
+        End each with `delete` or `store`. The others come again when the store is opened the next time.
         """
         return [self._returned(*row) for row in self.due_batch(now, limit).rows()]
 
     def due_batch(self, now: float | None = None, limit: int = 100_000) -> Replays:
-        """Like `due`, for many: columns, to be ended together."""
+        """Like `due` for many sessions: gives columns; end the sessions together."""
         if limit < 1:
             raise UsageError(f"the limit must be at least 1, not {limit}")
         time = math.floor(self._times.now(now))
@@ -405,7 +405,7 @@ class SessionStore(Closes):
                 work = Work()
                 pieces, order, spent = self._due.take(work, time, limit)
                 self._chains.let_go(work, time, lambda delay: self._due_after(delay, time))
-                self._engine.submit(work)  # no caller waits for the mark that a file is read
+                self._engine.submit(work)  # no caller waits until the shifts are durable
             if not spent.any():
                 return Replays(self, pieces, order)
             self._engine.drain()
@@ -418,7 +418,7 @@ class SessionStore(Closes):
                 return Replays(self, pieces, order)
 
     def _tell(self, record: Record) -> bool:
-        """Hand an exhausted session to the callback, whose failure must not hold up the others. Did it succeed?"""
+        """Call the callback with an exhausted session; False when it fails, which must not hold up the others."""
         try:
             self._on_exhausted(record)
         except Exception:
@@ -429,7 +429,7 @@ class SessionStore(Closes):
     def replays(self, *, limit: int = 100, wait: Callable[[float], None] | None = None) -> Iterator[Session]:
         """Sessions as they become due, in a loop that sleeps until there is one and ends when the store is closed.
 
-        `wait` sleeps in place of the store, which wakes up early when a session is stored.
+        `wait` replaces the store's own sleep, which ends early when a session is stored.
         """
         if not self._times.has_clock:
             raise TimeUnknownError(
@@ -447,7 +447,7 @@ class SessionStore(Closes):
                 self._sleep(seen, head, wait)
 
     def _sleep(self, seen: int, head: int | None, wait: Callable[[float], None] | None) -> None:
-        """Until a session is due, at most an hour, or until something changed since `seen`."""
+        """Sleep until a session is due, at most an hour, or until something changes after `seen`."""
         seconds = _LONGEST_SLEEP if head is None else min(head - self._times.now(), _LONGEST_SLEEP)
         if seconds <= 0:
             return
@@ -464,14 +464,14 @@ class SessionStore(Closes):
             self._changed.notify_all()
 
     def _pass_over(self, places: list[Place]) -> None:
-        """The callback has what was replayed too often; until now it would have come again."""
+        """End sessions that the callback took; until then they would come again."""
         with self._working() as work:
             for place in places:
                 self._engine.do(work, ops.Finish(place))
                 self._chains.advance(work, place.name)
 
     def end_many(self, runs: Sequence[Run], now: float | None) -> None:
-        """End what was handed out together; durable on return."""
+        """End many sessions together; durable on return."""
         if any(run.delay for run in runs):
             now = self._times.now(now)
         with self._working() as work:
@@ -502,8 +502,8 @@ class SessionStore(Closes):
     def compact(self, workers: Workers | None = None) -> int:
         """Merge the unread remains of files that are no longer written; returns how many bytes that frees.
 
-        Files that sessions were handed out of since the store was opened stay as they are. `workers` write the merged
-        files, where they are given.
+        Files whose sessions were handed out since the store was opened stay as they are. `workers`, if given, write the
+        merged files.
         """
         with self._engine.lock:
             self._check_leading()
@@ -515,19 +515,17 @@ class SessionStore(Closes):
         """How far this store is, for `catch_up` of another."""
         with self._engine.lock:
             machine = self._engine.machine
-            last = (
-                machine.last if self._engine.whole else lay.ZERO
-            )  # the note's files tell no more than a bound
+            last = machine.last if self._engine.whole else lay.ZERO  # the note's files give only a bound
             return Progress(last, tuple(machine.descriptors()), machine.exhausted)
 
     def catch_up(self, progress: Progress) -> Iterator[Item]:
-        """What a store that is so far behind needs to become as this one is now; hand it to its `receive`."""
+        """What a store with this progress needs to become equal to this one as it is now; pass it to its `receive`."""
         return following.catch_up(self._engine, progress)
 
     def receive(self, items: Iterable[Item]) -> StateID:
         """Take what `catch_up` of the leader gives; durable on return. Returns the state id that is reached.
 
-        When it is interrupted the store is as it was before, or after the last operations that came whole.
+        An interrupt leaves the store as it was before, or after the last `Operations` that came whole.
         """
         with self._engine.lock:
             self._check_following()
@@ -535,9 +533,9 @@ class SessionStore(Closes):
             return self.last
 
     def apply(self, operations: Operations) -> StateID:
-        """Do what the leader did, with its state ids; durable on return. What was done before is left out.
+        """Apply the leader's operations with their state ids; durable on return. Leaves out those applied before.
 
-        A damaged or a missing operation is refused with all of them.
+        When one is damaged or missing, all of them are refused.
         """
         with self._engine.lock:
             self._check_following()
@@ -559,7 +557,7 @@ class SessionStore(Closes):
         self._engine.checkpoint()
 
     def close(self) -> None:
-        """Let no new call begin, finish those that were begun, and give the directory free.
+        """Let no new call begin, finish the others, and release the directory.
 
         In a forked child it does nothing: the store is the parent's.
         """

@@ -12,7 +12,7 @@ from flintlog.errors import UsageError
 
 
 class Times:
-    """Time is what the clock says, or what the store was told last."""
+    """The time of a clock, or the last time that the store was given."""
 
     def __init__(self, clock: Callable[[], float] | None) -> None:
         self._clock = clock
@@ -23,7 +23,7 @@ class Times:
         return self._clock is not None
 
     def now(self, now: float | None = None) -> float:
-        """The time that is given here, or else the one of the clock, or the one that was told last."""
+        """This time if given, else that of the clock, else the last one given."""
         if now is None:
             now = self._clock() if self._clock is not None else self._told
         if now is None:
@@ -36,5 +36,5 @@ class Times:
         return now
 
     def due_after(self, machine: Machine, delay: int, now: float | None) -> int:
-        """When a session that is stored now is due; never before those of its delay that were stored earlier."""
+        """When a session that is stored now is due; never before earlier sessions of its delay."""
         return max(math.ceil(self.now(now)) + delay, machine.latest_time(delay))

@@ -1,8 +1,8 @@
-"""A damaged directory put together anew from what can be read: which files there are, and what each holds.
+"""A damaged directory, rebuilt from what can be read: which files there are, and what each holds.
 
-The logs count up to their first damage. What they said behind it is looked for in the other files: the operation
-log's loss is made up for by the change log, that of the change log and the snapshot by the data files, which are
-then read from their beginning. So sessions that were done with can come again; none is left out that can be read.
+The logs count up to their first damage. Other files make up for what they said behind it: the change log for the
+operation log, and the data files, read from their beginning, for the change log and the snapshot. So sessions that were
+done can come again; every session that can be read is kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DESCRIBING = ("snapshot-", "operation-", "event-", "log-", "changes-", "descrip
 
 @dataclass(slots=True)
 class Rebuilt:
-    """One data file: its descriptor in the making, the bytes to take from, and what of them is good."""
+    """One data file: its new descriptor, the bytes to take from, and the good records in them."""
 
     file: File
     view: memoryview
@@ -52,7 +52,7 @@ class Rebuilt:
 
     @property
     def changed(self) -> bool:
-        """Are the bytes on disk others than they have to be?"""
+        """Must the bytes on disk change?"""
         return bool(self.saved.holes) or self.saved.end != self.on_disk or self.retimed > 0 or self.lacks
 
     @property
@@ -65,17 +65,15 @@ class Rebuild:
     """The directory as it will be."""
 
     found: Survey
-    operations: bool  # it has an operation log
+    operations: bool  # does it have an operation log?
     machine: Machine = field(default_factory=Machine)
     files: list[Rebuilt] = field(default_factory=list)
     gone: list[File] = field(default_factory=list)
-    strangers: list[str] = field(
-        default_factory=list
-    )  # data files that nothing describes, and that hold no session
+    strangers: list[str] = field(default_factory=list)  # data files without a descriptor and without sessions
     exhausted: Rebuilt | None = None
-    doubtful: bool = False  # what describes the data files is damaged
-    strange: set[int | None] = field(default_factory=set)  # delays of which two files may have changed places
-    described: dict[str, int] = field(default_factory=dict)  # how long the snapshot says that files are
+    doubtful: bool = False  # are the descriptors of the data files damaged?
+    strange: set[int | None] = field(default_factory=set)  # delays with two files that may have swapped names
+    described: dict[str, int] = field(default_factory=dict)  # lengths of files in the snapshot
     log_end: int | None = None  # where the damage in the change log begins
     last: StateID = lay.ZERO
 
@@ -99,7 +97,7 @@ class Rebuild:
 
 
 def rebuild(found: Survey) -> Rebuild:
-    """Put the directory together from what can be read of it."""
+    """Rebuild the directory from what can be read of it."""
     made = Rebuild(found, lay.OPERATIONS_FILE in found.listing.known)
     damaged = [item for item in found.findings if item.severity is Severity.CORRUPT]
     made.doubtful = any(item.code.startswith(_DESCRIBING) for item in damaged)
@@ -123,7 +121,7 @@ def rebuild(found: Survey) -> Rebuild:
 
 
 def _strange(findings: list[Finding]) -> set[int | None]:
-    """Delays with a file that begins too early or is too long: two files may have changed places."""
+    """Delays with a file that begins too early or is too long: two files may have swapped names."""
     codes: dict[int | None, set[str]] = {}
     for item in findings:
         codes.setdefault(lay.parse_name(item.file or ""), set()).add(item.code)
@@ -136,7 +134,7 @@ def _strange(findings: list[Finding]) -> set[int | None]:
 
 
 def _described(found: Survey, made: Rebuild) -> Machine:
-    """The note's files up to their first damage."""
+    """The state by the note's files, up to their first damage."""
     items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
     last = max((item.last_id for item in items), default=lay.ZERO)
     made.described = {item.name: item.length for item in items}
@@ -147,7 +145,7 @@ def _described(found: Survey, made: Rebuild) -> Machine:
 
 
 def _follow_note(found: Survey, log: ByOperationLog, made: Rebuild) -> None:
-    """The operation log is damaged, or stands behind: what the note's files say beyond it counts."""
+    """Take in what the note's files say beyond a damaged or older operation log."""
     items = salvage.descriptors(found.view(lay.SNAPSHOT_FILE))
     newest = max((item.last_id for item in items), default=lay.ZERO)
     if newest <= made.machine.last:
@@ -171,7 +169,7 @@ def _continues(found: Survey, log: ByOperationLog) -> bool:
 
 
 def _apply_changes(found: Survey, made: Rebuild, last: StateID) -> None:
-    """Apply the change log up to the first operation that cannot be."""
+    """Apply the change log up to the first operation that does not fit."""
     for file in found.machine.files.values():
         if file.written:
             file.length = max(file.length, found.listing.data.get(file.name, 0))
@@ -209,16 +207,16 @@ def _rebuild_chain(made: Rebuild, chain: list[File]) -> None:
 
 
 def _bytes(made: Rebuild, file: File) -> tuple[memoryview, tuple[int, int] | None]:
-    """The bytes of a file; where it lacks some that the operation log has, also what neither has before those."""
+    """The bytes of a file with those that only the operation log has, and the gap between that neither has."""
     found = made.found
     disk = found.view(file.name)
     tail = found.authority.tail(file.name)
-    if file.delay in made.strange:  # all that stands there, and all that the log has
+    if file.delay in made.strange:  # all of the file, and all of the log
         more = b"" if disk[len(disk) - len(tail) :] == tail else tail
         return memoryview(b"".join((disk, more))), (len(disk), len(disk)) if more else None
     if not tail:
         if made.operations and not made.doubtful:
-            return disk[: file.length], None  # what follows belongs to no operation
+            return disk[: file.length], None  # bytes behind it belong to no operation
         return disk, None
     synced = found.authority.synced(file.name, 0)
     upto = synced + len(tail)
@@ -245,14 +243,14 @@ def _rebuilt(
         rest = salvage.save_records(view[gap[1] :], file.name, file.replay, grows_from=None)
         saved = saved.followed_by(rest, gap[1])
     size = made.found.listing.data.get(file.name, 0)
-    if made.doubtful:  # what gives out ids may have forgotten some
+    if made.doubtful:  # some state ids may be forgotten
         made.last = max(made.last, saved.greatest)
     lacks = gap is not None
     return Rebuilt(file, view, saved, saved.time, size, adopted, lacks, file.offset, file.length)
 
 
 def _adopt(made: Rebuild, names: Container[str | None]) -> None:
-    """Files that nothing describes any more: what described them is damaged."""
+    """Adopt files whose descriptor was lost with the damage."""
     known = {item.name for item in made.files}
     for name, size in sorted(made.found.listing.data.items()):
         if name in known or name not in names or not size:
@@ -264,7 +262,7 @@ def _adopt(made: Rebuild, names: Container[str | None]) -> None:
         item = _rebuilt(made, file, made.found.view(name), grows_from=0, adopted=True)
         if len(item.saved.time):
             made.files.append(item)
-        elif len(scan.scan_records(item.view, limit=1)[0]):  # a store takes it for sessions, and refuses
+        elif len(scan.scan_records(item.view, limit=1)[0]):  # a store would take it for sessions, and refuse
             made.strangers.append(name)
 
 
@@ -285,7 +283,7 @@ def _mend_chains(made: Rebuild, damaged: list[Finding]) -> None:
 
 
 def _mend_chain(made: Rebuild, chain: list[Rebuilt]) -> None:
-    """Times that do not go back, one writer, bounds that hold."""
+    """Mend a chain: times that do not go back, one file that is written, bounds that hold."""
     times = salvage.mend_times(np.concatenate([item.saved.time for item in chain]))
     bound = 0
     for at, item in enumerate(chain):
@@ -306,9 +304,9 @@ def _mend_chain(made: Rebuild, chain: list[Rebuilt]) -> None:
 
 
 def _settle_places(made: Rebuild, item: Rebuilt) -> None:
-    """Read position, length and what is done with, as they are when holes are taken out or filled."""
+    """Adjust read position, length and done records to the holes that are taken out or filled."""
     file, saved = item.file, item.saved
-    if file.delay in made.strange:  # what is done with there is not what was
+    if file.delay in made.strange:  # its done records are those of another file
         file.offset, file.finished = 0, {}
     inside = [end for begin, end in saved.holes if begin <= file.offset < end]
     file.offset = offset = inside[0] if inside else saved.boundary(file.offset)
@@ -323,12 +321,12 @@ def _settle_places(made: Rebuild, item: Rebuilt) -> None:
 
 
 def filled_up_to(made: Rebuild, item: Rebuilt) -> int:
-    """Holes before this place are filled, so that nothing that points into the file moves."""
+    """Fill holes before this offset, so that no place in the file moves."""
     return item.saved.end if made.operations else item.file.offset
 
 
 def _number(made: Rebuild) -> None:
-    """Give ids to adopted files, and see to it that none is given out twice."""
+    """Give ids to adopted files, and make sure that no id is used twice."""
     last = max(made.last, made.machine.last, _greatest_event(made.found))
     last = max([last, *(item.file.last_id for item in made.files)])
     last = StateID(1, 0) if last.term == 0 else last
@@ -337,14 +335,14 @@ def _number(made: Rebuild) -> None:
             last = last.following()
             item.file.id = item.file.last_id = last
     if made.files and not made.operations:
-        # A crash may leave the old change log beside the new snapshot: all of it has to count as known.
+        # A crash may leave the old change log beside the new snapshot: so the snapshot must be newer than all of it.
         newest = max((item.file for item in made.files), key=lambda file: file.last_id)
         newest.last_id = max(newest.last_id, last)
     made.last = made.machine.last = last
 
 
 def _greatest_event(found: Survey) -> StateID:
-    """The greatest state id in a change log, wherever it stands."""
+    """The greatest state id anywhere in the change log."""
     view = found.view(lay.CHANGES_FILE)
     try:
         events = scan.scan_log(view, checked=False).events
@@ -357,7 +355,7 @@ def _greatest_event(found: Survey) -> StateID:
 
 
 def _settle_sessions(made: Rebuild) -> None:
-    """Open sessions stay; one whose record is lost keeps what it holds."""
+    """Keep the open sessions that did not end since; one whose record is lost keeps its data."""
     files = {item.name: item for item in made.files}
     for session in list(made.machine.sessions.values()):
         place = session.place

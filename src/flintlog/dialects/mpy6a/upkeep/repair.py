@@ -1,10 +1,10 @@
 """Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
 
-What a crash leaves is healed by opening. Damage is healed by putting the directory together anew (`rebuild.py`).
-Originals are copied to `kept/<time>-<reason>/` first. Without an operation log the data files are written then, the
-snapshot, and an empty change log: until the snapshot stands, the directory refuses to open or opens to the same
-sessions. An operation log decides, so it is written between the data files: before it what only the old one had, behind
-it what the new one knows to be done with. At the end the directory is opened once.
+Opening heals what a crash leaves. `rebuild.py` heals damage: it rebuilds the directory. Originals are copied to
+`kept/<time>-<reason>/` first. Without an operation log the data files are written then, the snapshot, and an empty
+change log: until the snapshot stands, the directory refuses to open or opens to the same sessions. An operation log
+decides, so it is written between the data files: before it the files with bytes that only the old log had, after it the
+files with holes that the new log counts as done. At the end the directory is opened once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flintlog.dialects.mpy6a.upkeep import salvage
 from flintlog.dialects.mpy6a.upkeep.rebuild import Rebuild, Rebuilt, filled_up_to, rebuild
 from flintlog.disk import Disk, FailStop
 
-# What opening does about what a crash left.
+# What opening does about each finding that a crash leaves.
 _HEALED_BY_OPENING = {"file-behind": "write", "file-ahead": "cut", "note-behind": "rewrite"}
 
 
@@ -172,7 +172,7 @@ def _say_gone(made: Rebuild, name: str, unread: int, draft: Draft) -> None:
         draft.lost.append(f"{name}: what of it was not read, unless an operation that is lost deleted it")
     elif unread:
         draft.lost.append(f"{name}: {unread} bytes that were not read")
-    elif not made.operations:  # the note's files do not tell how long a file has become
+    elif not made.operations:  # the note's files do not say how long a file has become
         draft.lost.append(f"{name}: every session that waited in it; nothing says how many")
 
 
@@ -203,7 +203,7 @@ def _say_file(made: Rebuild, item: Rebuilt, draft: Draft) -> None:
 
 
 def _ahead(made: Rebuild, item: Rebuilt) -> bool:
-    """Is what is cut no part of any operation?"""
+    """Do the bytes that are cut belong to no operation?"""
     return made.operations and not made.doubtful and item.saved.end == item.was
 
 

@@ -1,6 +1,6 @@
 """What can be saved of damaged bytes: descriptors of a snapshot, records of a data file, the order of times.
 
-Nothing here is a promise that the bytes are right: the format has no checksums. It is what a person could read.
+The format has no checksums, so nothing proves that these bytes are right.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from flintlog.errors import DamageError
 Ints = NDArray[np.int64]
 _NAME = re.compile(rb"[1-9][0-9]*@[0-9]{10}(?:-[1-9][0-9]*)?\.data")
 _SLACK_SECONDS = 2 * 86400  # a clock, or a time zone
-_SPAN_SECONDS = 1 << 28  # more than eight years: no file is written longer
+_SPAN_SECONDS = 1 << 28  # more than eight years: no file is written for longer
 _TERM_MAX = 1 << 32
 _CHUNK_BYTES = 8 << 20
 
 
 def descriptors(view: memoryview) -> list[Descriptor]:
-    """The descriptors that can be read, also behind one that cannot; of two with one name what is read less."""
+    """The descriptors that can be read, also behind a damaged one; of two with one name the one that is read less."""
     found: dict[str, Descriptor] = {}
     try:
         found = {item.name: item for _, item in lay.read_snapshot(view)}
@@ -66,7 +66,7 @@ def descriptors(view: memoryview) -> list[Descriptor]:
 
 
 def earliest(name: str) -> int | None:
-    """No session of a file with this name can be due before; None when the name tells no time."""
+    """No session of a file with this name can be due before this time; None when the name has no time."""
     hour = name.partition("@")[2][:10]
     try:
         begun = calendar.timegm(time.strptime(hour, "%Y%m%d%H"))
@@ -80,21 +80,21 @@ def earliest(name: str) -> int | None:
 
 @dataclass(slots=True)
 class Saved:
-    """The records of a data file that can be read. `holes` are between them; behind `end` there is nothing."""
+    """The records of a data file that can be read, up to `end`, with `holes` between them."""
 
     offset: Ints
     size: Ints
     time: Ints
     holes: list[tuple[int, int]]
     end: int
-    torn: bool  # what stands behind the end was never acknowledged
+    torn: bool  # bytes behind `end` were never acknowledged
     greatest: StateID  # the greatest session id
 
     def ends(self) -> Ints:
         return self.offset + self.size
 
     def followed_by(self, rest: Saved, begin: int) -> Saved:
-        """These records, and others that stand from `begin` on."""
+        """These records, then others from `begin` on."""
         hole = [(self.end, begin)] if self.end < begin and rest.end else []
         return Saved(
             np.concatenate((self.offset, rest.offset + begin)),
@@ -107,7 +107,7 @@ class Saved:
         ).widened()
 
     def widened(self) -> Saved:
-        """Holes in which a record has room: a smaller one means that its neighbour is not where it was."""
+        """The same with holes that have room for a record: a smaller one means that its neighbour is wrong too."""
         keep = np.ones(len(self.offset), np.bool_)
         ends = self.ends()
         holes: list[tuple[int, int]] = []
@@ -131,7 +131,7 @@ class Saved:
         )
 
     def boundary(self, at: int) -> int:
-        """The beginning of the record that a place is in, or the end."""
+        """Where the record around an offset begins, or `end`."""
         if at >= self.end or not len(self.offset):
             return min(at, self.end)
         return int(self.offset[max(int(np.searchsorted(self.offset, at, side="right")) - 1, 0)])
@@ -140,7 +140,7 @@ class Saved:
 def save_records(
     view: memoryview, name: str, bound: int, *, grows_from: int | None, ordered: bool = True
 ) -> Saved:
-    """Read what can be read. In a file that is written, the end can be torn from `grows_from` on."""
+    """Read what can be read. The end of a file that is being written can be torn from `grows_from` on."""
     parts, stop = _scan(view, 0, 0, ordered=ordered)
     before = int(parts[-1].replay_time[-1]) if parts and ordered else bound
     if stop.good:
@@ -185,7 +185,7 @@ def _scan(
 
 
 def _plausible(parts: list[scan.Records], high: int, end: int) -> tuple[list[scan.Records], int]:
-    """The records up to the first whose time cannot be, and where they end."""
+    """The records up to the first with an impossible time, and where they end."""
     good: list[scan.Records] = []
     for records in parts:
         wild = np.flatnonzero(records.replay_time > high)
@@ -217,7 +217,7 @@ def _saved(parts: list[scan.Records], holes: list[tuple[int, int]], end: int, to
 
 @kernel
 def _longest(times: Any, tails: Any, before: Any, keep: Any) -> None:
-    """Mark the longest part whose times do not go back; of two as long the one with the later times."""
+    """Mark the longest subsequence of times that do not go back; of two equal ones that with the later times."""
     count = 0
     for at in range(len(times) - 1, -1, -1):
         low, high = 0, count
@@ -238,7 +238,7 @@ def _longest(times: Any, tails: Any, before: Any, keep: Any) -> None:
 
 
 def mend_times(times: Ints) -> Ints:
-    """Times that do not go back: those that do not fit take that of the next one that does, or of the last.
+    """Make times not go back: one that does not fit takes the next one that does, or the last.
 
     Records stand in the order in which they were stored, which is the order of their replay.
     """
@@ -270,7 +270,7 @@ def filler(size: int, due: int) -> bytes:
 def content(view: memoryview, saved: Saved, times: Ints, filled: int, due: int) -> Iterator[bytes]:
     """The file with other times, without its holes; those that begin before `filled` keep their place.
 
-    `due` is the time of what fills them where no record tells one.
+    A hole is filled with the time of the record before it, or `due` when the file has no record.
     """
     holes = dict(saved.holes)
     ends = saved.ends()

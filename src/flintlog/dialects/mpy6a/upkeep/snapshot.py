@@ -18,7 +18,7 @@ from flintlog.errors import UsageError
 def plan_snapshot(
     disk: Disk, path: str, as_of: StateID | None = None, workers: Workers | None = None
 ) -> Plan:
-    """Nothing is to be done where the logs hold nothing behind the last snapshot."""
+    """The plan is empty when the logs hold nothing behind the last snapshot."""
     if as_of is not None:
         raise UsageError(
             "a snapshot of an mpy6a log is of the newest state, because files hold no older one",

@@ -24,7 +24,7 @@ from flintlog.dialects.mpy6a.waiting import next_replay
 from flintlog.disk import Disk, Progress, no_progress
 from flintlog.errors import DamageError
 
-# What a store that writes here shows for a moment. Beside an operation log nothing is torn in the other files.
+# Findings that a writing store shows for a moment. Beside an operation log the other files are never torn.
 _PASSING = {
     *("event-cut", "event-zeros", "event-length", "event-checksum", "event-padding"),
     *("record-cut", "record-zeros", "record-order", "record-time", "record-term", "record-number"),
@@ -34,7 +34,7 @@ _PASSING = {
 
 
 def inspect(disk: Disk, path: str, seen: Surveys) -> Inventory:
-    """Files, roles, ranges; looks through as much as opening does."""
+    """Files, roles, ranges; examines as much as opening does."""
 
     def glance() -> Inventory:
         with live_survey(disk, path, examine_bytes=EXAMINE_BYTES) as found:
@@ -52,7 +52,7 @@ def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None, s
             found = survey(disk, path, progress=progress, reader=partial(workers.map, read_records))
             return found, _inventory(found)
         with live_survey(disk, path, progress=progress) as found:
-            return found, _inventory(found)  # as long as its files are held open
+            return found, _inventory(found)  # while its files are held open
 
     kind = "whole" if workers is None else "by workers"
     return look(

@@ -14,8 +14,8 @@ _log = logging.getLogger("flintlog.taskflux")
 
 
 class DueSnapshots:
-    """Calls `make` when a snapshot is due. One that is refused, as too large for its format, is not tried again until
-    the log has grown by a segment: the log keeps everything."""
+    """Calls `make` when a snapshot is due. After a refusal, because the snapshot is too large for its format, it waits
+    until the log has one more segment: the log keeps everything."""
 
     def __init__(self, engine: Engine, make: Callable[[], int], *, in_background: bool) -> None:
         self._engine = engine
@@ -23,12 +23,12 @@ class DueSnapshots:
         self._in_background = in_background
         self._lock = threads.StoreLock(
             engine.failstop
-        )  # a thread is started, or the store is closed before it
+        )  # a thread is started, or the store closes before that
         self._thread: Any = None
-        self._segments_refused = 0  # how many there were when a snapshot was refused
+        self._segments_refused = 0  # segments when a snapshot was refused
 
     def after_commit(self, commit_index: int) -> None:
-        """Look whether one is due. No lock is held."""
+        """Make a snapshot if one is due. No lock is held."""
         engine = self._engine
         if engine.failstop.closed or not engine.snapshot_due(commit_index):
             return
@@ -48,14 +48,14 @@ class DueSnapshots:
         except raised:
             raise
         except ClosedError:
-            return  # the next store looks again
+            return  # the next store checks again
         except FlintlogError as error:
-            # A failed write has stopped the store, which the next call will say.
+            # A failed write has stopped the store; the next call will say so.
             self._segments_refused = len(self._engine.log.segment_firsts)
             _log.error("no snapshot: %s", error)
 
     def join(self) -> None:
-        """Wait for the thread. The store is closed, so that none begins after it."""
+        """Wait for the thread. The store is closed, so no other begins."""
         with self._lock:
             thread = self._thread
         if thread is not None:

@@ -1,7 +1,7 @@
 """What the queues and the Raft side share: one directory, opened, recovered, locked, written.
 
-Opening: take the lock, survey, refuse damage, cut the torn tail, sync what was read, remove leftovers. The
-lock is an advisory lock on `tflux.metadata`, which is where the original program keeps its own.
+Opening: take the lock, survey, refuse damage, cut the torn tail, sync what was read, remove leftovers. The lock is an
+advisory lock on `tflux.metadata`, as in the original program.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Look = Callable[..., Survey]
 
 
 class Engine:
-    """An open directory. Its callers serialise the writing calls; every failure in one stops it for good."""
+    """An open directory. Callers make one writing call at a time; a failure in one stops it for good."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Engine:
     # Opening
 
     def _look(self, opening: Opening, look: Look, was_there: bool) -> Survey:
-        """What is here, or the reason why it stays closed; then not a byte of it has changed."""
+        """Survey the directory, or raise why it stays closed; until then no byte has changed."""
         try:
             self.layout = self._layout(opening.edition)
             found = look(self.disk, self.data, layout=self.layout)
@@ -90,7 +90,7 @@ class Engine:
         self.snapshot_term = found.base.term
         self.healed = [finding for finding in found.findings if finding.severity is Severity.REPAIRABLE]
         self.survey: Survey | None = found
-        # Names that a dead process left unsynced must not vanish under what is built on them.
+        # Names that a dead process left unsynced must not vanish after new writes rest on them.
         self.disk.sync_ancestors(self.log_directory)
         self.disk.sync_directory(self.log_directory)
         self._make_scratch(found)
@@ -144,7 +144,7 @@ class Engine:
                 self.disk.unlink(posixpath.join(self.scratch, name))
 
     def take_survey(self) -> Survey:
-        """What opening saw, once; it holds the whole log in memory, so do not keep it."""
+        """The survey of the opening; works once. It holds the whole log in memory, so do not keep it."""
         found, self.survey = self.survey, None
         assert found is not None
         return found
@@ -187,13 +187,13 @@ class Engine:
         found = survey(self.disk, self.data, layout=self.layout)
         tail = found.tail.file.name if found.tail else None
         for finding in found.findings:
-            # The newest segment is being written: what matters of it is whether it reaches `index`.
+            # The newest segment is being written; it only has to reach `index`.
             if finding.severity is Severity.CORRUPT and (finding.file != tail or found.last < index):
                 raise finding.error(self.data)
         return found.state(index)
 
     def publish_snapshot(self, state: State, lock: AbstractContextManager[None] | None = None) -> None:
-        """Put a snapshot in the place of the old one; with a lock where others ask meanwhile which one is here."""
+        """Replace the snapshot; pass a lock if other threads ask meanwhile which one is there."""
         chunks = encode_snapshot(state, self.layout)
         head = next(chunks)  # a state that does not fit is refused here, before anything is touched
         with self.failstop.preparing(), self.disk.create_scratch(self.snapshot_scratch) as file:
@@ -223,7 +223,7 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Give the directory free. No call is in work."""
+        """Release the directory. No call is running."""
         self.failstop.close()
         self.failstop.end()
         try:
@@ -238,9 +238,9 @@ class Engine:
 
 
 def open_queues(disk: Disk, opening: Opening, on_stop: Callable[[], None]) -> tuple[Engine, State, int]:
-    """Open a directory for queues: with the state that its entries make, and the term of the next ones.
+    """Open a directory for queues; gives the state that its entries make, and the term of new entries.
 
-    The state is made before a byte is changed: entries that make none are refused.
+    It makes the state before it changes a byte: entries that make none are refused.
     """
     found: list[State] = []
 

@@ -1,4 +1,4 @@
-"""The one way from a change to the disk: encoded, handed in, written and synced with all others that wait."""
+"""The one way from a change to the disk: it is encoded, handed in, and written and synced with all others that wait."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Operation(NamedTuple):
 class Journal:
     """Writes the changes of all queues of a store, in the order of `submit`.
 
-    `lock` guards everything in memory: ids are given out and changes handed in under it, so that the order of
-    the log is the order of the ids. Memory shows a change when it is saved: `applied` is notified then. `after` is
-    called when a batch is durable and applied.
+    `lock` guards everything in memory. Ids are given out and changes handed in under it, so the order of the log is the
+    order of the ids. Memory shows a change when it is durable; `applied` is notified then. `after` is called when a
+    batch is durable and applied.
     """
 
     def __init__(self, engine: Engine, term: int, after: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class Journal:
     def submit(self, blob: Blob, apply: Callable[[], None]) -> Ticket[Operation]:
         """Hand in a change. The lock is held.
 
-        The caller waits for it inside the same `DEFERRED`: others may wait until it is applied.
+        The caller waits for it inside the same `DEFERRED`, because other threads may wait until it is applied.
         """
         self.check()
         return self._group.submit(Operation(blob, apply))
@@ -58,7 +58,7 @@ class Journal:
         self._group.wait(ticket)
 
     def drain(self) -> None:
-        """Write what was handed in and not yet waited for."""
+        """Write all changes that were handed in."""
         self._group.drain()
 
     def _flush(self, operations: Sequence[Operation]) -> None:

@@ -50,12 +50,12 @@ COLUMNS = (
 OPTIONS = ("create_queues",)
 _SEGMENT = "load.segment"
 _CHUNK_BYTES = 32 << 20
-_ROWS_SHIFT = 40  # of a task that count within it; the bits above are the task
+_ROWS_SHIFT = 40  # the row within its task; the bits above are the task
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where to load, and whether queues that are not there are made."""
+    """Where to load, and whether to create missing queues."""
 
     path: str
     data: str
@@ -86,13 +86,13 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StagedRecords(Staged):
-    """Records of a task: behind their bytes stand where each ends, and its place in the order of the rows."""
+    """The staged records of a task: their bytes, then where each ends, then its number in the order of the rows."""
 
     queues: Mapping[str, Added] = field(default_factory=dict)
 
 
 def plan(disk: Disk, path: str, edition: str | None, *, create_queues: bool = False) -> Plan:
-    """Make the directory where there is none; refuse one that another process writes to."""
+    """Create the directory if there is none; refuse one that another process writes to."""
     data = opening_of(disk, path, edition=edition).data
     metadata = posixpath.join(data, lay.METADATA_FILE)
     if disk.stat(metadata) is None:
@@ -136,7 +136,7 @@ def stage(disk: Disk, plan: Plan, place: str, part: int, batches: Iterable[pa.Re
         behind = b"".join(
             np.concatenate([[0], *some]).astype("<i8")[1:].tobytes() for some in (lengths, orders)
         )
-        file.pwrite(behind, size)  # not synced: the commit copies what it says
+        file.pwrite(behind, size)  # not synced: the commit copies it, and checks the checksum
     return StagedRecords(part, place, count, size + len(behind), zlib.crc32(behind, checksum), queues)
 
 
@@ -201,7 +201,7 @@ def _changes(
     pieces: Sequence[StagedRecords],
     batch: Batch | None,
 ) -> tuple[list[bytes] | None, list[bytes]]:
-    """What comes before and behind the records: queues that are made, a mark. None: the batch is there already."""
+    """The changes before and behind the records: new queues, a mark. None: the batch is there already."""
     heads: list[bytes] = []
     tails: list[bytes] = []
     if batch is not None:
@@ -248,7 +248,7 @@ class _Mark(NamedTuple):
 
 
 def _marks(state: State, queue: QueueState | None) -> dict[str, _Mark]:
-    """How far each stream is."""
+    """The last batch of each stream."""
     found: dict[str, _Mark] = {}
     if queue is None:
         return found
@@ -282,7 +282,7 @@ def _add(
 
 
 class _Writing:
-    """A segment that grows; `starts` says where its records begin."""
+    """A segment in the making; `starts` says where its records begin."""
 
     def __init__(self, file: File, header: bytes) -> None:
         self._file = file

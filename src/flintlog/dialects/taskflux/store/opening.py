@@ -1,4 +1,4 @@
-"""Where a store's data stands and which settings hold."""
+"""Where a store's data is, and which settings hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Opening:
     edition: str | None = None  # None: that of the directory; designed when it is new
     preallocate: bool = False
     reserve_bytes: int = RESERVE_BYTES_DEFAULT
-    wait: float = 0  # seconds, for another writer
+    wait: float = 0  # seconds to wait for another writer
 
 
 def opening_of(
@@ -37,7 +37,7 @@ def opening_of(
     wait: float = 0,
     **arguments: Unpack[Arguments],
 ) -> Opening:
-    """`path` is the root, whose settings hold and where `data` stands; or an existing data directory itself."""
+    """`path` is the root, which has the settings and `data`; or an existing data directory itself."""
     named = disk.resolve(path)
     is_data = files.is_data(disk, named)
     root = posixpath.dirname(named) if is_data else named

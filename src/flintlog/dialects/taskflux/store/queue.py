@@ -33,8 +33,8 @@ from flintlog.errors import RefusedError, UsageError
 class Taken:
     """A record handed out. `ack` removes it for good; `nack` puts it behind all others of its key.
 
-    As a context manager it acknowledges when the block ends well and gives back when it raises, unless the block has
-    done one of these itself.
+    As a context manager it acknowledges when the block ends well and gives the record back when it raises, unless the
+    block has done either itself.
     """
 
     __slots__ = ("_leaves", "_queue", "id", "key", "payload")
@@ -111,22 +111,22 @@ class Queue:
         return f"Queue({self.name!r}, {len(self._waiting)} waiting, {len(self._taken)} in flight)"
 
     def _load(self, ids: Ids, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
-        """Put in what opening found on disk."""
+        """Put in records that opening found on disk."""
         self._waiting.put_run(ids, keys, arena, offsets)
 
     def _load_few(
         self, rows: Iterable[tuple[int, int, int, int, int]], buffers: Sequence[memoryview]
     ) -> None:
-        """The same, by rows that point into the buffers."""
+        """The same for few records, as rows that point into the buffers."""
         for id_, key, source, begin, length in rows:
             self._waiting.put(id_, key, bytes(buffers[source][begin : begin + length]))
 
     def _leave(self) -> None:
-        """The queue's deletion is handed in: nothing may be written behind it. The lock is held."""
+        """Note that the queue's deletion is handed in: no change may follow it. The lock is held."""
         self._leaves = True
 
     def _retire(self) -> None:
-        """The queue is deleted: threads that wait learn that nothing will come. The lock is held."""
+        """Note that the queue is deleted, and wake the threads that wait for records. The lock is held."""
         self._deleted = True
         self._arrival.notify_all()
 
@@ -166,9 +166,9 @@ class Queue:
     def add_many(self, payloads: Payloads, keys: int | Sequence[int] | np.ndarray = 0) -> range:
         """Add many records in one write; returns their ids when all are on disk.
 
-        `payloads` is a sequence of bytes or an Arrow column of binaries; `keys` is one for all, or one for each.
-        Limits are checked for all before the first is written. A crash before the call returns may keep some
-        of them, always the first ones.
+        `payloads` is a sequence of bytes or an Arrow column of binaries; `keys` is one key for all, or one for each. It
+        checks the limits for all records before it writes the first. A crash before the call returns may keep some of
+        them, always the first ones.
         """
         arena, offsets = batch.payload_column(payloads)
         count = len(offsets) - 1
@@ -194,7 +194,7 @@ class Queue:
         return range(first, first + count)
 
     def _admit(self, count: int, key_low: int, key_high: int, payload_size: int) -> None:
-        """The queue's limits, in the order in which the notes check them."""
+        """Check the queue's limits, in the order of the notes."""
         self._check_writable()
         waiting = len(self._waiting) + self._coming + len(self._taken)  # what is handed out may come back
         admit(self.spec, waiting, self._last_id, count, key_low, key_high, payload_size)
@@ -216,7 +216,7 @@ class Queue:
     def take(self, timeout: float | None = 0) -> Taken | None:
         """The first record, handed out until it is acknowledged.
 
-        An empty queue is waited for: `timeout` seconds, for ever with None. Returns None when nothing came.
+        Waits while the queue is empty: `timeout` seconds, or for ever with None. Returns None when no record came.
         """
         taken = self.take_many(1, timeout)
         return taken[0] if taken else None
@@ -259,7 +259,7 @@ class Queue:
             self._journal.wait(ticket)
 
     def _has(self, taken: Taken) -> bool:
-        """Is this record handed out, and not on its way to be removed?"""
+        """Is this record handed out, and not being removed?"""
         with self._journal.lock:
             self._check_alive()
             return not taken._leaves and self._taken.get(taken.id) is taken
@@ -324,7 +324,7 @@ def _key_column(keys: int | Sequence[int] | np.ndarray, count: int) -> Ints:
         column = np.asarray(keys)
     except (OverflowError, ValueError, TypeError):
         raise KeyRangeError("a key is not a whole number of 64 bits") from None
-    # Not by a cast: it would cut fractions off and turn large unsigned numbers into negative ones.
+    # A cast would cut fractions off and make large unsigned numbers negative.
     if column.size and (column.dtype.kind not in "iu" or int(column.max()) >= 2**63):
         raise KeyRangeError("a key is not a whole number of 64 bits")
     if column.ndim == 0:

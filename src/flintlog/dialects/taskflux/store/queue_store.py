@@ -1,6 +1,6 @@
 """`QueueStore`: durable priority queues in one directory, for the application that embeds them.
 
-Threads share it; those that come together share one fsync. Snapshots are written beside the work.
+Threads share a store; those that write at the same time share one fsync. A thread beside them writes snapshots.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flintlog.disk import DEFERRED, Disk
 from flintlog.errors import RefusedError, UsageError
 
 _log = logging.getLogger("flintlog.taskflux")
-_RUN_MIN = 8  # fewer records of a queue are put in one by one: columns would cost more than they hold
+_RUN_MIN = 8  # fewer records are put in one by one: columns would cost more
 
 
 class QueueStore(Closes):
@@ -42,8 +42,8 @@ class QueueStore(Closes):
     `soft_limit`, `hard_limit`, `snapshot_threshold` and `data_directory` win over `taskflux.settings.json` in the
     root. `preallocate` gives new segments the soft limit's size at once; `reserve_bytes` of zeros are written ahead
     of single records, because a file that does not grow is synced sooner. A snapshot that the rules ask for is
-    written in a thread of its own; with `snapshot_in_background=False` inside the call that made it due. `wait` says
-    for how many seconds another writer of the directory is waited for.
+    written in a thread of its own; with `snapshot_in_background=False` inside the call that made it due. The store
+    waits `wait` seconds for another writer of the directory.
     """
 
     def __init__(
@@ -90,9 +90,7 @@ class QueueStore(Closes):
                 queue._load_few(zip(*records.lists(), strict=True), buffers)
             else:
                 arena, offsets = gather(buffers, records.source, records.payload, records.payload_length)
-                queue._load(
-                    records.id.copy(), records.key.copy(), arena, offsets
-                )  # not a part of those of all queues
+                queue._load(records.id.copy(), records.key.copy(), arena, offsets)  # not one for all queues
         for note in state.notes:
             _log.warning("%s: %s (%s, byte %d)", self._engine.data, note.message, note.file, note.offset)
         return queues
@@ -150,7 +148,7 @@ class QueueStore(Closes):
                 return found
             if not create:
                 raise missing(name)
-            with suppress(QueueExistsError):  # another thread made it meanwhile
+            with suppress(QueueExistsError):  # another thread has created it meanwhile
                 return self.create(name)
 
     def delete(self, name: str) -> None:
@@ -166,7 +164,7 @@ class QueueStore(Closes):
         with DEFERRED:
             with self._journal.lock:
                 self._journal.check()
-                if name in self._queues:  # one that is being made is not there yet
+                if name in self._queues:  # a queue that is being created is not there yet
                     self._settle(name)
                 queue = self._queues.get(name)
                 if queue is None:
@@ -187,7 +185,7 @@ class QueueStore(Closes):
     def snapshot(self) -> int:
         """Write a snapshot of everything on disk now and remove the segments it covers; returns its LSN.
 
-        Writers go on meanwhile: the state is built from the files, not from the queues.
+        Writers go on meanwhile: it builds the state from the files, not from the queues.
         """
         engine = self._engine
         engine.failstop.check()
@@ -227,7 +225,7 @@ class QueueStore(Closes):
         return self._engine.snapshot_index
 
     def close(self) -> None:
-        """Let no new call begin, finish those that were begun, and give the directory free.
+        """Let no new call begin, finish the others, and release the directory.
 
         In a forked child it does nothing: the store is the parent's.
         """
@@ -246,7 +244,7 @@ class QueueStore(Closes):
             self._wake()
 
     def _wake(self) -> None:
-        """Those who sleep learn that nothing will come."""
+        """Wake threads that sleep: no record will come."""
         with self._journal.lock:
             self._journal.applied.notify_all()
             for queue in self._queues.values():

@@ -1,7 +1,7 @@
 """`ReplicaLog`: the Raft side of a taskflux directory.
 
-It knows terms, votes, entries and snapshots, and leaves elections and messages to the Raft above. The commit
-index is not stored, as Raft has it: after opening it is the snapshot's index until `commit` raises it.
+It keeps terms, votes, entries and snapshots, and leaves elections and messages to the Raft above. As in Raft, the
+commit index is not stored: after opening it is the snapshot's index until `commit` raises it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Entry:
 class ReplicaLog(Closes):
     """Log, metadata and snapshot of one Raft node. Thread-safe; every change is durable on return.
 
-    Appends go on while a snapshot is written. One that a commit makes due is written in a thread of its own; with
-    `snapshot_in_background=False`, inside `commit`.
+    Appends go on while a snapshot is written. A thread of its own writes a snapshot that a commit makes due; with
+    `snapshot_in_background=False`, `commit` does.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ReplicaLog(Closes):
             raise
         self._lock = threads.StoreLock(self._engine.failstop, reentrant=True)
         self._receiving = threads.lock()  # held while a snapshot comes in; taken before `_lock`
-        # While a snapshot is made of the files, entries come and none goes.
+        # While a snapshot is made from the files, entries may be added but not removed.
         self._snapshotting = False
         self._calm = self._lock.condition()
         self._due = DueSnapshots(self._engine, self.snapshot, in_background=snapshot_in_background)
@@ -111,7 +111,7 @@ class ReplicaLog(Closes):
 
     @property
     def commit_index(self) -> int:
-        """The last LSN that `commit` was told of, or the snapshot's."""
+        """The last LSN given to `commit`, or the snapshot's."""
         return self._commit
 
     @property
@@ -139,7 +139,7 @@ class ReplicaLog(Closes):
     def set_term(self, term: int, vote: int | None = None) -> None:
         """Enter a term, or vote in it. Durable on return, so it may be answered.
 
-        A vote in the current term stays; the same call again changes nothing.
+        A vote in the current term cannot change; the same call again does nothing.
         """
         _check_number("term", term)
         if vote is not None:
@@ -189,7 +189,7 @@ class ReplicaLog(Closes):
                 rolls_back = bool(fresh) and first + at <= self.last_lsn
                 if not (rolls_back and self._snapshotting):
                     break
-                self._calm.wait()  # other entries may come meanwhile: look again
+                self._calm.wait()  # other entries may have come meanwhile: look again
             if rolls_back:
                 self.roll_back(first + at)
             if fresh:
@@ -240,7 +240,7 @@ class ReplicaLog(Closes):
         self._last_term = entries[-1][0]
 
     def roll_back(self, first_gone: int) -> None:
-        """Forget the entries from `first_gone` on. Committed ones are never forgotten."""
+        """Forget the entries from `first_gone` on; refuses to forget committed ones."""
         _check_number("LSN", first_gone)
         with self._lock:
             self._wait_for_snapshot()
@@ -257,7 +257,7 @@ class ReplicaLog(Closes):
             self._last_term = self._engine.snapshot_term if last == self.snapshot_lsn else self.term_of(last)
 
     def commit(self, index: int) -> None:
-        """The cluster has agreed on everything up to `index`. Has a snapshot written when the rules ask for one."""
+        """Note that the cluster has agreed on everything up to `index`. Makes a snapshot when the rules ask for one."""
         _check_number("LSN", index)
         with self._lock:
             self._engine.failstop.check()
@@ -267,9 +267,10 @@ class ReplicaLog(Closes):
         self._due.after_commit(self._commit)
 
     def entries(self, first: int, limit: int | None = None) -> Iterator[Entry]:
-        """Entries from LSN `first` on, in order, up to the last one of now.
+        """Entries from LSN `first` on, in order, up to the one that is the last now.
 
-        A snapshot or a roll-back may come meanwhile: entries that it removes are refused, or end the reading.
+        A snapshot or a roll-back may come meanwhile. Reading raises for an entry that a snapshot removed, and ends at
+        one that was rolled back.
         """
         _check_number("LSN", first)
         if limit is not None:
@@ -320,7 +321,7 @@ class ReplicaLog(Closes):
         Entries are appended meanwhile; roll-backs and snapshots from others wait.
         """
         engine = self._engine
-        with DEFERRED:  # an interrupt finds the mark set back
+        with DEFERRED:  # so that an interrupt resets the mark
             with self._lock:
                 self._wait_for_snapshot()
                 index = self._commit
@@ -339,7 +340,7 @@ class ReplicaLog(Closes):
         return index
 
     def _wait_for_snapshot(self) -> None:
-        """Until none is being made. The lock is held."""
+        """Wait until no snapshot is being made. The lock is held."""
         self._engine.failstop.check()
         while self._snapshotting:
             self._calm.wait()
@@ -359,9 +360,8 @@ class ReplicaLog(Closes):
     def receive_snapshot(self, chunks: Iterable[bytes]) -> int:
         """Install a snapshot that another node sent; returns its LSN.
 
-        It is received into the scratch directory and checked whole before it takes the place of the old one.
-        The log stays where it agrees with the snapshot and is dropped where it does not. The snapshot that is here
-        already, sent again, changes nothing.
+        It is written to the scratch directory and checked as a whole before it replaces the old one. Where the log
+        agrees with the snapshot it stays, otherwise it is dropped. A snapshot that is already here changes nothing.
         """
         engine = self._engine
         engine.failstop.check()
@@ -421,17 +421,17 @@ class ReplicaLog(Closes):
             self._last_term = term
 
     def close(self) -> None:
-        """Give the directory free; in a forked child it does nothing: the log is the parent's."""
+        """Release the directory; in a forked child it does nothing: the log is the parent's."""
         with self._lock.closing() as mine:
             if mine:
                 self._due.join()
-                with self._lock:  # what was begun comes to its end
+                with self._lock:  # calls that were begun finish
                     self._calm.wait_for(lambda: not self._snapshotting)
                     self._engine.close()
 
 
 def _check_number(word: str, value: int) -> int:
-    """Refuse what is no whole number before anything is written."""
+    """Raise for anything but a whole number, before a write."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{word} {value!r} is not a whole number")
     return value

@@ -30,7 +30,7 @@ from flintlog.disk import COPY_BYTES_MAX, Disk, File
 from flintlog.errors import RefusedError
 
 BLANK = lay.SEGMENT_HEADER_SIZE
-_SMALL_WRITE_BYTES = 1 << 16  # what a large write gains from not growing the file is lost to the zeros
+_SMALL_WRITE_BYTES = 1 << 16  # for a larger write the zeros cost more than not growing saves
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class SegmentLog:
         self._preallocate = preallocate
         self._reserve_bytes = 0 if preallocate else min(reserve_bytes, limits.hard)
         self._sealed: list[int] = []  # first LSNs
-        # Held while segments come or go: a snapshot removes them beside the writer.
+        # Held while segments are added or removed: a snapshot removes them beside the writer.
         self._shape = threads.lock()
         self._tail: _Tail
 
@@ -84,7 +84,7 @@ class SegmentLog:
         starts = array("q", segment.records.offset.tobytes())
         tail = _Tail(file, segment.first, segment.end, starts, clean=not segment.stale_bytes)
         tail.reserved = segment.file.size
-        # Zeros that a killed process left: ours, unless the original preallocates its segments.
+        # Zeros that a killed process left; not ours if the original preallocates its segments.
         tail.lent = self._reserve_bytes > 0 and self._layout is lay.DESIGNED
         if segment.uninitialised:
             keep_cut(self._disk, self._data, file, 0)
@@ -92,7 +92,7 @@ class SegmentLog:
         if segment.damage is not None:
             keep_cut(self._disk, self._data, file, tail.end)
             self._cut(tail)
-        file.sync()  # what we read may be in the page cache only; no record may build on it before it is durable
+        file.sync()  # what we read may be only in the page cache; sync it before new records follow
         return tail
 
     def close(self, *, intact: bool = True) -> None:
@@ -118,7 +118,7 @@ class SegmentLog:
 
     @property
     def tail_size(self) -> int:
-        """The size that the limits speak of."""
+        """The size to which the limits apply."""
         return max(self._tail.end, lay.SEGMENT_EMPTY_SIZE)
 
     # Writing
@@ -181,7 +181,7 @@ class SegmentLog:
         """Cut the zeros that were written ahead. Not synced: zeros at the end of a segment mean nothing."""
         tail = self._tail
         if tail.reserved > COPY_BYTES_MAX:
-            return  # a reader may have mapped it, and a mapped file that is cut kills its reader
+            return  # cutting a file that a reader has mapped kills the reader
         if tail.lent and tail.reserved > tail.end + len(lay.END_MARKER):
             tail.file.truncate(tail.end + len(lay.END_MARKER))
             tail.lent = False
@@ -220,9 +220,9 @@ class SegmentLog:
             self._tail = fresh
 
     def take_in(self, file: File, starts: np.ndarray) -> None:
-        """Let a segment that was written elsewhere be the newest one: its records count from then on, all or none.
+        """Make a segment that was written elsewhere the newest one: its records count from then on, all or none.
 
-        It takes the place of a newest segment without records, whose name it has.
+        If the newest segment has no records, it takes that one's place and name.
         """
         old, first, size = self._tail, self._tail.next, file.size()
         self._give_back()
@@ -254,7 +254,7 @@ class SegmentLog:
         tail.file.sync()
 
     def restart(self, first: int) -> None:
-        """Drop every segment and begin anew at `first`, where none begins: a snapshot has replaced them."""
+        """Drop every segment and begin anew at `first`, where no segment begins: a snapshot has replaced them."""
         old = [*self._sealed, self._tail.first]
         assert first not in old
         self._tail.file.close()
@@ -266,7 +266,7 @@ class SegmentLog:
     def remove_covered(self, snapshot_index: int) -> int:
         """Remove segments that hold only LSNs below the snapshot's; returns how many.
 
-        Nothing is synced: a removal that a crash undoes leaves a segment that opening recognises and removes.
+        It syncs nothing: if a crash undoes a removal, opening recognises the segment and removes it.
         """
         count = rules.superfluous(self.segment_firsts, snapshot_index)
         with self._shape:
@@ -277,14 +277,14 @@ class SegmentLog:
         return count
 
     def remove_islands(self, snapshot_index: int) -> None:
-        """Remove segments below the snapshot that a crash brought back, but not those behind them.
+        """Remove segments below the snapshot that a crash brought back while those behind them stayed away.
 
-        Opening does not read what a snapshot covers; this does.
+        Opening does not read what a snapshot covers, so it does not see these.
         """
         firsts = self.segment_firsts
         for at in reversed(range(len(firsts) - 1)):
             if firsts[at + 1] - 1 > snapshot_index:
-                continue  # behind the snapshot: opening has seen that nothing is missing
+                continue  # behind the snapshot opening has seen no gap
             if self._read(firsts[at], newest=False).last + 1 != firsts[at + 1]:
                 del self._sealed[: at + 1]
                 for first in firsts[: at + 1]:
@@ -305,7 +305,7 @@ class SegmentLog:
         found = self._disk.stat(posixpath.join(self._data, name))
         size = found.size if found else 0
         file = SegmentFile(name, first, size)
-        # Copied: a roll-back may cut it while a reader reads.
+        # A copy: a roll-back may cut the file under a reader.
         return read_segment(self._disk, self._data, file, self._layout, newest=newest, copy=True)
 
     def _path(self, first: int) -> str:
@@ -313,9 +313,9 @@ class SegmentLog:
 
 
 def _take(blob: Blob, ends: Ints, done: int, room: int) -> tuple[memoryview, Ints, int]:
-    """The records of `blob` from `done` on that fit: all whose start lies within `room`, at least one."""
+    """The records of `blob` from `done` on that fit: all that start within `room`, at least one."""
     begin = int(ends[done - 1]) if done else 0
-    # The record that crosses the line still belongs to this segment: limits are looked at between records.
+    # The record that crosses the limit still belongs to this segment: limits are checked between records.
     upto = min(int(np.searchsorted(ends, begin + room, side="left")) + 1, blob.count)
     upto = max(upto, done + 1)
     end = int(ends[upto - 1])

@@ -21,7 +21,7 @@ Ids = NDArray[np.uint64]
 Arena = bytes | bytearray | memoryview
 
 _BLOCK = 1024  # records of a run that are turned into Python objects at a time, at most
-_STRETCH_MIN = 16  # from so many records on it pays to take them as columns
+_STRETCH_MIN = 16  # from so many records on columns are faster
 
 
 class Record(NamedTuple):
@@ -46,7 +46,7 @@ class Run:
         self._by_id: Ints | None = None
         self._block: list[tuple[int, int, int, int, int]] = []
         self._block_begin = 0
-        self._block_size = 1  # grows: a run that is put in, or taken in stretches, needs only its head
+        self._block_size = 1  # grows on demand: often only the head of a run is needed
 
     def head(self) -> tuple[int, int, int] | None:
         """(key, order, id) of the next record; None at the end."""
@@ -68,11 +68,11 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """Was nothing taken out of the middle of what is left?"""
+        """Is the rest of the run whole, with nothing taken out of its middle?"""
         return not self._removed
 
     def stretch(self, limit: int, before: tuple[int, int] | None) -> list[Record]:
-        """Take up to `limit` records that stand before a (key, order). For a run that is whole."""
+        """Take up to `limit` records that come before a (key, order). Only for a whole run."""
         begin, end = self._at, min(self._at + limit, len(self._ids))
         if before is not None:
             key, order = before
@@ -105,7 +105,7 @@ class Run:
         return self._block[place]
 
     def remove(self, id_: int) -> tuple[int, Record] | None:
-        """Take a record out of the middle: its order, and what it holds; None when it is not here."""
+        """Take a record out of the middle; returns its order and content, None when it is not here."""
         if self._by_id is None:
             self._by_id = np.argsort(self._ids)
         slot = int(np.searchsorted(self._ids, np.uint64(id_), sorter=self._by_id))
@@ -128,10 +128,10 @@ class Waiting:
     def __init__(self) -> None:
         # Key, order, id and payload of a record that was added alone; of a run the same of its next one, and the run.
         self._heap: list[Entry] = []
-        # Of those added alone: which were removed and stand there still, and all by id once one is asked for.
+        # Of records added alone: ids that are removed and still in the heap, and all by id once one is asked for.
         self._gone: set[int] = set()
         self._by_id: dict[int, Entry] | None = None
-        # What can no longer be taken and is not yet removed: id to order and record.
+        # Records that cannot be taken any more and are not removed yet: id to order and record.
         self._leaving: dict[int, tuple[int, Record]] = {}
         self._runs: list[Run] = []
         self._order = 0
@@ -142,11 +142,11 @@ class Waiting:
 
     @property
     def ready(self) -> int:
-        """How many can be taken."""
+        """How many records can be taken."""
         return self._count
 
     def put(self, id_: int, key: int, payload: bytes) -> None:
-        """Behind all that have the same key."""
+        """Add a record behind all that have the same key."""
         entry = (key, self._order, id_, payload)
         heapq.heappush(self._heap, entry)
         if self._by_id is not None:
@@ -155,7 +155,7 @@ class Waiting:
         self._count += 1
 
     def put_run(self, ids: Ids, keys: Ints, arena: bytes | bytearray, offsets: Ints) -> None:
-        """Many at once, in the order of the columns among equal keys."""
+        """Add many records, in the order of the columns among equal keys."""
         count = len(ids)
         if not count:
             return
@@ -179,12 +179,12 @@ class Waiting:
             heapq.heappush(self._heap, (*head, run))
 
     def pop(self) -> Record | None:
-        """The first record, taken out."""
+        """Take out the first record."""
         found = self.pop_many(1)
         return found[0] if found else None
 
     def pop_many(self, limit: int) -> list[Record]:
-        """Up to `limit` records from the front, taken out."""
+        """Take out up to `limit` records from the front."""
         result: list[Record] = []
         while len(result) < limit and (record := self.peek()) is not None:
             _, _, id_, run = heapq.heappop(self._heap)
@@ -214,12 +214,12 @@ class Waiting:
             else:
                 if run.head() == (key, order, id_):
                     return Record(id_, key, run.payload())
-                heapq.heappop(self._heap)  # the run's head was removed: its next one takes its place
+                heapq.heappop(self._heap)  # the head of the run was removed: its next record follows
                 self._push(run)
         return None
 
     def leave(self, id_: int) -> Record | None:
-        """Hand a record out no more. It is here until `remove`."""
+        """Do not hand this record out any more. It stays until `remove`."""
         found = self._find(id_) if 0 <= id_ <= lay.ID_MAX else None
         if found is None:
             return None
@@ -228,7 +228,7 @@ class Waiting:
         return found[1]
 
     def remove(self, id_: int) -> None:
-        """Let go of a record that leaves."""
+        """Forget a record for which `leave` was called."""
         del self._leaving[id_]
 
     def _find(self, id_: int) -> tuple[int, Record] | None:
@@ -244,7 +244,7 @@ class Waiting:
         return next(filter(None, (run.remove(id_) for run in self._runs)), None)
 
     def __iter__(self) -> Iterator[Record]:
-        """All records in dequeue order, those that leave too; the queue stays as it is."""
+        """All records in dequeue order, also those that leave; does not change the queue."""
         copy = Waiting()
         copy._heap = [
             entry for entry in self._heap if isinstance(entry[3], bytes) and entry[2] not in self._gone

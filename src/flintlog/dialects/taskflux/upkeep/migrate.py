@@ -1,6 +1,6 @@
 """Write a directory anew in the other edition, prove the two equal, and only then give it its name.
 
-Entries keep their LSNs, terms and bytes; only what stands around them changes. Everything is written to
+Entries keep their LSNs, terms and bytes; only the bytes around them change. Everything is written to
 `<target>.new`, read back, compared entry by entry and state by state, and renamed.
 """
 
@@ -124,11 +124,11 @@ def _check_fits(found: Survey, new: Layout) -> None:
 
 def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
     log = posixpath.join(data, lay.LOG_DIRECTORY)
-    disk.make_passing_directory(log)  # its name is synced with the place that it is in
+    disk.make_passing_directory(log)  # `new_place` syncs its name
     disk.make_passing_directory(posixpath.join(data, new.scratch))
     for segment in found.segments:
         disk.write_new(posixpath.join(data, segment.file.name), _reencoded(segment, found.layout, new))
-    if not found.segments:  # a log is never without one
+    if not found.segments:  # a log always has one
         path = posixpath.join(log, lay.segment_name(found.base.index + 1))
         disk.write_new(path, [new.segment_header(), lay.END_MARKER])
     disk.sync_directory(log)
@@ -144,12 +144,12 @@ def _write(disk: Disk, found: Survey, new: Layout, data: str) -> None:
 
 
 def _metadata(found: Survey) -> Metadata:
-    """Term and vote; where the file is empty or missing, what opening would make of it."""
+    """Term and vote; if the file is empty or missing, those that opening would write."""
     return found.metadata or Metadata(found.next_term)
 
 
 def _prove(old: Survey, new: Survey) -> None:
-    """Equal entries, equal metadata, equal state; or nothing is published."""
+    """Raise unless entries, metadata and state are equal."""
     new.refuse_damage()
     same = _metadata(old) == new.metadata
     written = new.segments if old.segments else []

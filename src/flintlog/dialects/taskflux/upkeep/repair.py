@@ -1,10 +1,10 @@
 """Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
 
-What can be saved is what stands before the damage. Entries behind it are good bytes without a meaning: ids are
-counted by replay, so one lost A shifts every later id of its queue, and removals would hit other records.
+Repair saves the entries before the damage. Those behind it have no meaning any more: replay counts the ids, so one lost
+A shifts every later id of its queue, and removals would hit other records.
 
-Originals are copied to `kept/<time>-<reason>/` before anything changes. Then later segments go, and last of all
-the cut segment takes the damaged one's place in one rename. Until then the directory refuses to open as before.
+Originals are copied to `kept/<time>-<reason>/` before anything changes. Then later segments go, and at the end the cut
+segment replaces the damaged one in one rename. Until then a store refuses the directory as before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def plan_repair(
     _plan_snapshot(found, draft)
     _plan_covered(found, draft)
     _plan_log(found, findings, draft)
-    _plan_metadata(found, draft)  # last: this file carries the lock
+    _plan_metadata(found, draft)  # last, because this file carries the lock
     log = posixpath.join(data, lay.LOG_DIRECTORY)
     draft.actions.append(lambda files: files.disk.sync_directory(log))
     return draft.plan(
@@ -91,7 +91,7 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
             draft.lost.append(f"LSN {found.base.index + 1} on, to the end of the log")
             _begin_log(found, emptied, draft)
         return
-    # Where the log begins comes first: what is wrong behind a beginning that is missing does not matter.
+    # First the beginning of the log: without it nothing behind it matters.
     wrong.sort(key=lambda item: (names[item.file or ""], item.code != "log-start", item.offset or 0))
     while wrong and wrong[0].code == HEADER_DAMAGED:
         header = wrong.pop(0)
@@ -101,7 +101,7 @@ def _plan_log(found: Survey, findings: tuple[Finding, ...], draft: Draft) -> Non
 
 
 def _plan_damage(found: Survey, at: int, first: Finding, draft: Draft) -> None:
-    """What the first damage in the log costs."""
+    """Plan what the first damage in the log costs."""
     if first.code == "torn-tail":
         _cut(found.segments[at], found.segments[at].end, first, draft)
     elif first.code == "torn-header":
@@ -120,7 +120,7 @@ def _plan_damage(found: Survey, at: int, first: Finding, draft: Draft) -> None:
 
 
 def _needless(found: Survey) -> list[Segment]:
-    """The segments up to the last damaged one that the snapshot covers whole: nothing in them is needed."""
+    """The segments up to the last damaged one below the snapshot; nothing in them is needed."""
     covered = rules.superfluous([segment.first for segment in found.segments], found.base.index + 1)
     damaged = [at for at in range(covered) if finding_in(found.segments[at], newest=False) is not None]
     return found.segments[: damaged[-1] + 1] if damaged else []
@@ -135,7 +135,7 @@ def _plan_covered(found: Survey, draft: Draft) -> None:
 
 
 def _begin_log(found: Survey, reason: Finding, draft: Draft) -> int:
-    """An empty segment behind the snapshot, because a log is never without one; returns its first LSN."""
+    """Begin an empty segment behind the snapshot, because a log always has one; returns its first LSN."""
     first = found.base.index + 1
     _restart(SegmentFile(f"{lay.LOG_DIRECTORY}/{lay.segment_name(first)}", first, 0), reason, draft, found)
     return first
@@ -160,7 +160,7 @@ def _give_up(found: Survey, at: int, first: Finding, draft: Draft) -> None:
 
 
 def _lose(first: int, segments: list[Segment], draft: Draft) -> None:
-    """Say which LSNs are given up; behind damage in the last segment they cannot be counted."""
+    """Say which LSNs the repair gives up; behind damage in the last segment they cannot be counted."""
     last = segments[-1]
     if last.damage is None or last.damage.torn:
         lost = span(first, max(last.last, first))

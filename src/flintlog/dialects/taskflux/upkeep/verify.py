@@ -31,12 +31,12 @@ def inspect(disk: Disk, data: str, seen: Surveys) -> Inventory:
 
 
 def verify(disk: Disk, data: str, progress: Progress, workers: Workers | None, seen: Surveys) -> Inventory:
-    """Every file, every record, every delta, and whether they make a state. One process is faster than workers."""
+    """Check every file, record and delta, and whether they make a state. One process is faster than workers."""
 
     def everything() -> Inventory:
         whole = partial(survey, disk, data, read_all=True, progress=progress)
         found = seen.take("whole", whole, anew=True)
-        # Replay decodes the queues that are alive at the end; here all that were ever created.
+        # Replay decodes only the queues that are alive at the end; this decodes all that were created.
         return _inventory(
             found,
             [finding for segment in found.segments for finding in bad_creates(segment, found.layout)],
@@ -46,9 +46,9 @@ def verify(disk: Disk, data: str, progress: Progress, workers: Workers | None, s
 
 
 def judge_state(found: Survey, findings: Iterable[Finding]) -> tuple[State | None, list[Finding]]:
-    """Replay what the survey read; what stands in the way of it is a finding, what is odd is a note."""
+    """Replay what the survey read. An entry that stops it becomes a finding, an odd entry a note."""
     if any(finding.is_grave for finding in findings):
-        return None, []  # the entries behind damage mean nothing without those before them
+        return None, []  # entries behind damage mean nothing without the lost ones
     try:
         state = found.replayed()
     except DamageError as error:

@@ -1,7 +1,7 @@
 """`FileLog`: index files that follow each other, and the snapshot before them.
 
-Every file but the last is full. Opening looks at the head of every file and at the entries of the last; what
-the files mean together is told in `replay`.
+Every file but the last is full. Opening reads the head of every file and the entries of the last; `replay` says what
+the files mean together.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FileLog:
         applied: int = 0,
         snapshot_name: str = lay.SNAPSHOT_FILE,
     ) -> None:
-        """`applied` is an index that the log must reach, because its entry was applied."""
+        """The log must reach the index `applied`: its entry was applied."""
         self._snapshot_name = check_snapshot_name(snapshot_name)
         if capacity & (capacity - 1) or not 1 <= capacity <= lay.CAPACITY_MAX:
             raise UsageError(f"capacity {capacity} is not a power of two from 1 to {lay.CAPACITY_MAX}")
@@ -86,7 +86,7 @@ class FileLog:
     # Opening
 
     def _open(self, capacity: int, applied: int) -> None:
-        """Look first: a log that is damaged stays as it is."""
+        """Look first: a damaged log stays as it is."""
         disk = self._disk
         listing = list_files(disk, self._path, self._snapshot_name)
         if self._snapshot_name not in listing.sizes:
@@ -115,7 +115,7 @@ class FileLog:
                 raise finding.error(self._path)
         self.findings.extend(findings)
         if found.files:
-            self._read_closed(found.files[-1])  # every entry that a crash can have touched
+            self._read_closed(found.files[-1])  # a crash can have touched only these entries
         self._sync_names(listing)
         for name in listing.scratch:
             if lay.is_scratch(name, self._snapshot_name) or name.startswith(f"{lay.LOG_DIRECTORY}/"):
@@ -133,7 +133,7 @@ class FileLog:
                 yield misplaced(stray.name, first)
 
     def _refuse_another_snapshot(self) -> None:
-        """An empty snapshot beside the one that is there would make another log of this one."""
+        """Raise when the snapshot has another name: an empty one beside it would make this another log."""
         name = find_snapshot(self._disk, self._path, self._disk.list(self._path))
         if name != self._snapshot_name and self._disk.stat(posixpath.join(self._path, name)) is not None:
             raise RefusedError(
@@ -143,7 +143,7 @@ class FileLog:
             )
 
     def _range_of(self, listing: Listing, applied: int) -> LogRange:
-        """What the files mean; the newest may have been in the making when a crash came."""
+        """The log that the files make; a crash may have left the newest in the making."""
         newest = self._firsts[-1] if self._firsts else None
         if newest is not None and self._is_begun(newest):
             del self._firsts[-1]
@@ -167,7 +167,7 @@ class FileLog:
             return isinstance(table, Damage) and scan.is_begun(head, first)
 
     def _sync_names(self, listing: Listing) -> None:
-        """What a dead process made or removed must not change again under what is built on it."""
+        """Sync names that a dead process made or removed: they must not change again after new writes rest on them."""
         for file in listing.index_files[-1:]:
             self._disk.sync_ancestors(posixpath.join(self._path, file.name))
         for directory in leaf_directories(self._disk, self._path):
@@ -183,11 +183,11 @@ class FileLog:
         path = posixpath.join(self._path, self._snapshot_name)
         fresh = SnapshotFile(self._disk, path, 0, 0, 0, self._stamps)
         fresh.file.sync()
-        self._disk.rename(fresh.file.path, path)  # when a crash takes the name away, it is made again
+        self._disk.rename(fresh.file.path, path)  # if a crash takes the name away, opening makes it again
         fresh.file.close()
 
     def _take_range(self, found: LogRange) -> None:
-        """Make the files what they mean, and open the last one."""
+        """Remove or put aside files that do not count, and open the last one."""
         if found.superseded:
             self._move_log_aside()
         for first in found.empty:
@@ -204,7 +204,7 @@ class FileLog:
         self._set_last_term()
 
     def _count_in(self, first: int) -> int:
-        """How many entries a file holds; a file before the last must have the bytes for them."""
+        """How many entries a file holds; raises for a file before the last that lacks bytes of them."""
         capacity, last_end = self._head_of(first)
         if not last_end:
             return len(self._table_of(first).ends)
@@ -293,7 +293,7 @@ class FileLog:
     def columns(self, first: int, last: int | None = None) -> Iterator[tuple[memoryview, Entries]]:
         """Entries as columns, a piece for each file, with the bytes that the offsets count into.
 
-        Closed files are mapped and not copied: what `truncate` forgets must not be looked at any more.
+        Closed files are mapped and not copied: do not read entries after `truncate` forgets them.
         """
         last = self.last if last is None else lay.check_index(last)
         while lay.check_index(first) <= last:
@@ -312,7 +312,7 @@ class FileLog:
         return view, entries[first - base : last - base + 1]
 
     def find_request(self, request_id: bytes) -> int | None:
-        """The index of the newest entry with this request id; `RequestIndex` tells what it costs."""
+        """The index of the newest entry with this request id; `RequestIndex` says what it costs."""
         request_id = lay.check_request_id(request_id)
         if request_id == lay.NO_REQUEST:
             return None
@@ -353,7 +353,7 @@ class FileLog:
         return self._readers[base]
 
     def _read_closed(self, base: int, least: int = 0) -> tuple[memoryview, Entries]:
-        """All entries of a file, `least` or more."""
+        """All entries of a file; raises for fewer than `least`."""
         name = lay.index_path(base)
         with self._disk.open(posixpath.join(self._path, name)) as file:
             view = file.view()
@@ -386,14 +386,14 @@ class FileLog:
         return self.last
 
     def check_sizes(self, entries: Batch) -> None:
-        """Refuse an entry that no file could hold, before anything is written."""
+        """Raise for an entry that no file could hold, before a write."""
         if len(entries.data) >= self._data_size_max:
             size = int(np.diff(entries.ends, prepend=0).max())
             if size >= self._data_size_max:
                 raise UsageError(f"an entry of {size} bytes is over the limit of {self._data_size_max - 1}")
 
     def check_indexes(self, entries: Batch, last: int) -> None:
-        """Refuse entries behind `last` that would get an index above all."""
+        """Raise for entries behind `last` whose index would be above the maximum."""
         if last + len(entries) > lay.NUMBER_MAX:
             raise RefusedError(
                 f"{len(entries)} entries behind index {last} would go beyond 2^53 - 1, the highest index",
@@ -418,7 +418,7 @@ class FileLog:
             self._truncate(first_gone)
 
     def check_first_gone(self, first_gone: int) -> None:
-        """Refuse what cannot be rolled back to."""
+        """Raise for an index to which the log cannot be rolled back."""
         if not self.first <= lay.check_index(first_gone) <= self.last + 1:
             raise RefusedError(
                 f"index {first_gone} is not in the log, which holds {self.first} to {self.last}",
@@ -439,7 +439,7 @@ class FileLog:
         self._set_last_term()
 
     def _forget(self, first: int) -> None:
-        """What was learned of a closed file counts no more."""
+        """Forget what was read of a closed file."""
         self._readers.pop(first, None)
         self._requests.forget(first)
 
@@ -451,7 +451,7 @@ class FileLog:
     # Snapshots
 
     def begin_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
-        """A snapshot to write to, in any order of chunks; `install_received` takes it when it is whole."""
+        """A new snapshot. Write its chunks in any order, then give it to `install_received`."""
         path = posixpath.join(self._path, self._snapshot_name)
         lay.check_number("index", index)
         lay.check_number("term", term)
@@ -464,7 +464,7 @@ class FileLog:
         self.install_received(self.write_snapshot(index, term, data))
 
     def write_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> SnapshotFile:
-        """Write a snapshot from bytes or from a stream; `install_received` takes it."""
+        """Write a snapshot from bytes or from a stream, for `install_received`."""
         chunks: Iterable[bytes | memoryview]
         if isinstance(data, bytes | bytearray | memoryview):
             chunks = (lay.as_bytes("the data of a snapshot", data),)
@@ -483,8 +483,8 @@ class FileLog:
     def install_received(self, snapshot: SnapshotFile) -> None:
         """Put a written snapshot in the place of the old one.
 
-        The log stays where it agrees with it, and is put aside where it does not. One rename decides: before
-        it the old peer stands, after it the new one, also when the log could not yet be put aside.
+        A log that agrees with the snapshot stays; any other is put aside. One rename decides: before it the peer is the
+        old one, after it the new one, even if the log is not put aside yet.
         """
         if snapshot.index < self.snapshot.index:
             snapshot.abandon()
@@ -511,13 +511,13 @@ class FileLog:
                 self.last_term = self.snapshot.term
 
     def agrees(self, index: int, term: int) -> bool:
-        """Is a snapshot of this log?"""
+        """Is a snapshot with this index and term one of this log?"""
         if index == self.snapshot.index:
             return term == self.snapshot.term
         return self.first <= index <= self.last and self.term_of(index) == term
 
     def _mark_superseded(self, snapshot: SnapshotFile) -> None:
-        """Say in the log what no entry of it tells: that it is not of this snapshot, once that is installed."""
+        """Mark in the log that this snapshot supersedes it, because no entry shows that."""
         mark = posixpath.join(self._path, lay.superseded_path(snapshot.index, snapshot.term))
         self._disk.open(mark, "create").close()
         self._disk.sync_directory(posixpath.dirname(mark))
@@ -534,12 +534,13 @@ class FileLog:
         self._disk.rename(log, self._stamps.predecessor(self._disk, log))
         self._disk.sync_directory(
             self._path
-        )  # or the name of the new log could arrive, and that of the old one not
+        )  # otherwise a crash could keep the new log's name and lose the old one's
 
     def prune(self) -> int:
         """Remove the files that the snapshot covers; returns how many.
 
-        From the lowest up, not synced: what a crash brings back stands below a gap and goes at the next opening.
+        It removes from the lowest up and syncs nothing: a file that a crash brings back is below a gap, and the next
+        opening removes it.
         """
         keep = max(bisect_right(self._firsts, self.snapshot.index) - 1, 0)
         with self._failstop.guard():
@@ -554,14 +555,14 @@ class FileLog:
         with self._disk.open(posixpath.join(self._path, self._snapshot_name)) as file:
             yield from stream(
                 file, read_snapshot_head(file)
-            )  # of this file: another may be installed meanwhile
+            )  # the size of this file: another snapshot may be installed meanwhile
 
     def check(self) -> None:
         """Raise unless the log may go on."""
         self._failstop.check()
 
     def close(self) -> None:
-        """Give the files free."""
+        """Close the files."""
         self._failstop.close()
         self._failstop.end()
         self._last.close()

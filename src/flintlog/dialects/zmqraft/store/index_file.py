@@ -1,8 +1,8 @@
 """`IndexFile`: a table of slots and the entries behind it.
 
-An entry's bytes are synced before its slot is written, and the slot is what commits it. Slots of an earlier
-life in the place of the new ones and behind them are zeroed and synced before the commit. A file is made under
-a scratch name and gets its own when it is whole.
+An entry's bytes are synced before its slot is written, and the slot is what commits it. Old slots in the place of the
+new ones and behind them are zeroed and synced before the commit. A file is made under a scratch name and gets its own
+when it is whole.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Has every slot an entry?"""
+        """Does every slot have an entry?"""
         return self.count == self.capacity
 
     @property
     def data_size(self) -> int:
-        """How many bytes of entries stand behind the slots."""
+        """How many bytes of entries the file has."""
         return int(self._slots[self.count - 1]) if self.count else 0
 
     def fits(self, size: int) -> bool:
@@ -104,7 +104,7 @@ class IndexFile:
     def read(self, disk: Disk, begin: int = 0, end: int | None = None) -> tuple[memoryview, Entries]:
         """The entries in the slots from `begin` to `end`, and their bytes, which the offsets count into.
 
-        Reads by name, because the file that is written may be closed meanwhile.
+        Reads by name, because the open file may be closed meanwhile.
         """
         end = self.count if end is None else end
         start = int(self._slots[begin - 1]) if begin else 0
@@ -131,16 +131,16 @@ class IndexFile:
         stop = entries.start_of(begin + taken)
         self._file.pwrite(memoryview(entries.data)[start:stop], self._data_start + self.data_size)
         self._clear_dirty(taken)
-        self._file.sync()  # a slot must never stand before its entry, nor beside one of an earlier life
+        self._file.sync()  # no slot may be on disk before its entry, nor beside an old slot
         self._write_slots(self.count, ends[:taken])
         self._file.sync()
         self.count += taken
         return taken
 
     def _clear_dirty(self, taken: int) -> None:
-        """Zero the slots of an earlier life where new ones will stand, and behind these up to the first free one.
+        """Zero old slots in the place of new ones, and behind these up to the first free slot.
 
-        Slots arrive one by one: an old one behind a new one would make an entry of what lies between their ends.
+        A crash keeps slots one by one: an old one behind a new one would make an entry of the bytes between their ends.
         """
         end = self.count + taken
         if end < self.capacity and self._slots[end]:
@@ -164,12 +164,11 @@ class IndexFile:
             self._file.sync()
 
     def close_early(self, disk: Disk, stamps: Stamps) -> None:
-        """Give up the slots that are left, because the bytes ran out: the file is full from now on.
+        """Give up the remaining slots, because the bytes ran out: the file is full from now on.
 
-        The slots left over become one segment of an unknown kind, which readers skip. Its length goes to the
-        second of them, where it is a slot behind a free one; then size and capacity shrink, and opening finishes
-        that when only the size did. A single slot is too small for a segment: then the file is written anew
-        without it.
+        The remaining slots become one segment of an unknown kind, which readers skip. The segment's length goes to the
+        second of them, where it is a slot behind a free one. Then size and capacity shrink; if only the size did,
+        opening finishes that. A single slot is too small for a segment: then the file is written anew without it.
         """
         left = self.capacity - self.count
         if left == 1:
@@ -178,7 +177,7 @@ class IndexFile:
             length = lay.SLOT_SIZE * left - lay.TOKEN_HEADER_SIZE
             if int(self._slots[self.count + 1]) != length:
                 self._write_slots(self.count + 1, np.array([length], np.int64))
-                self._file.sync()  # behind the smaller table a wrong length would hide the entries
+                self._file.sync()  # a wrong length behind the smaller table would hide the entries
             _write_capacity(self._file, self.count, self.first)
             self._file.sync()
         self.capacity = self.count
@@ -195,7 +194,7 @@ class IndexFile:
             chain([lay.encode_index_head(self.count, self.first), slots], self._file.chunks(table_end, end)),
         )
         copy.sync()
-        # The name becomes durable with that of the next file, which lies in the same directory.
+        # The name becomes durable with that of the next file, in the same directory.
         disk.rename(copy.path, self._file.path)
         copy.path = self._file.path
         self._file.close()
@@ -203,7 +202,7 @@ class IndexFile:
         self._data_start -= lay.SLOT_SIZE * (self.capacity - self.count)
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file."""
         self._file.close()
 
 

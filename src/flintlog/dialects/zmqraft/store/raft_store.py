@@ -1,7 +1,6 @@
 """`RaftStore`: everything a Raft peer keeps, in one directory, behind one lock and one group commit.
 
-Elections and messages are the business of the Raft above. What it must not answer before it is on disk is on
-disk when a call here returns.
+It leaves elections and messages to the Raft above. When a call returns, its change is on disk, so Raft may answer.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class HardState:
 class RaftStore(Closes):
     """Log, snapshot and state of one peer. Thread-safe; threads that append together share the syncs.
 
-    `wait` says for how many seconds another writer of the directory is waited for.
+    The store waits `wait` seconds for another writer of the directory.
     """
 
     def __init__(
@@ -73,12 +72,12 @@ class RaftStore(Closes):
         refuse_backup(self._disk, self._path)
         refuse_others(self._disk, self._path, "zmqraft")
         self._disk.make_passing_directory(self._path)
-        # One for all: after a failed vote no entry is taken, and so on.
+        # One for all parts: after a failed vote, for example, no entry is taken.
         self._failstop = FailStop(self._path)
         self._lock = threads.StoreLock(self._failstop, reentrant=True)
-        self._writing = threads.lock()  # held while the log changes; taken after `_lock`, or without it
+        self._writing = threads.lock()  # held while the log changes; taken after `_lock` or alone
         self._group: GroupCommit[Batch] = GroupCommit(self._flush)
-        self._parts: list[FileLog | StateFile | File] = []  # to be closed, the lock last
+        self._parts: list[FileLog | StateFile | File] = []  # closed in this order, the lock last
         self._parts.append(take_lock(self._disk, self._path, "read", self._path, wait))
         try:
             self._open(stamps, capacity, list(peers), data_size_max, as_original, snapshot_name)
@@ -122,7 +121,7 @@ class RaftStore(Closes):
         self._parts.append(self.applied)
 
     def _look_at(self, name: str) -> dict[str, Any]:
-        """What a state file tells; damage is an error."""
+        """The values of a state file; raises for damage."""
         path = posixpath.join(self._path, name)
         if member(self._disk, path) is None:
             return {}
@@ -133,7 +132,7 @@ class RaftStore(Closes):
 
     @property
     def hard_state(self) -> HardState:
-        """Term, vote and what was applied, as they are on disk."""
+        """Term, vote and applied index, as on disk."""
         return HardState(self.raft["currentTerm"], self.raft["votedFor"], self.applied["lastApplied"])
 
     def set_hard_state(
@@ -167,7 +166,7 @@ class RaftStore(Closes):
             self.raft.update(**self._check_vote(changes))
 
     def _check_vote(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse a lower term, and another vote in a term in which this peer voted; a new term begins without one."""
+        """Refuse a lower term, and a second vote in one term; a new term begins without a vote."""
         current = self.hard_state
         term, vote = changes.get("currentTerm", current.term), changes.get("votedFor", current.vote)
         if term < current.term:
@@ -179,7 +178,7 @@ class RaftStore(Closes):
         return dict(changes)
 
     def _lower_applied(self, last: int) -> None:
-        """The log is about to end at `last`: what is applied never goes beyond it, also when a crash comes between."""
+        """Lower the applied index before the log ends at `last`, so that no crash leaves it beyond the log."""
         if self.applied["lastApplied"] > last:
             self.applied.update(lastApplied=last)
 
@@ -212,7 +211,7 @@ class RaftStore(Closes):
         types: int | Sequence[int] = lay.STATE,
         request_ids: Sequence[bytes] | None = None,
     ) -> None:
-        """The same from columns, which is faster; a single term or type counts for every entry."""
+        """Append entries from columns, which is faster; a single term or type counts for every entry."""
         self._append(batch.of_columns(terms, data, types=types, request_ids=request_ids))
 
     def _append(self, entries: Batch) -> None:
@@ -228,7 +227,7 @@ class RaftStore(Closes):
     def append_at(self, index: int, entries: Sequence[Entry]) -> None:
         """What a follower receives: entries from `index` on.
 
-        Those that are here already stay, and what is behind them; from the first that differs on, the old ones are
+        Entries that are here already stay, with those behind them. From the first that differs on, the old entries are
         rolled back and the new ones written.
         """
         encoded = batch.of_entries(list(entries))
@@ -249,7 +248,7 @@ class RaftStore(Closes):
             self.log.append(batch.of_entries(entries[here:]) if here else encoded)
 
     def _count_here(self, index: int, entries: Batch) -> int:
-        """How many of these entries are in the log already; what the snapshot covers is."""
+        """How many of these entries the log or the snapshot has already."""
         here = min(max(self.log.first - index, 0), len(entries))
         last = min(index + len(entries) - 1, self.log.last)
         for entry in self.log.raw_entries(index + here, last):
@@ -264,7 +263,7 @@ class RaftStore(Closes):
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """No thread appends: what was handed in is written, and what is being written is finished."""
+        """Keep threads from appending, and wait until all that was handed in is written."""
         with self._lock:
             self._failstop.check()
             self._group.drain()
@@ -272,7 +271,7 @@ class RaftStore(Closes):
                 yield
 
     def truncate(self, first_gone: int) -> None:
-        """Forget the entries from `first_gone` on; those that were applied are so no more."""
+        """Forget the entries from `first_gone` on; lowers the applied index if it was beyond them."""
         with self._quiet():
             self._truncate(first_gone)
 
@@ -289,7 +288,7 @@ class RaftStore(Closes):
     def columns(self, first: int, last: int | None = None) -> Iterator[tuple[memoryview, Entries]]:
         """Entries as columns, a piece for each file, with the bytes that the offsets count into.
 
-        Nothing is copied from closed files: what `truncate` forgets must not be looked at any more.
+        Columns of closed files are not copied: do not read entries after `truncate` forgets them.
         """
         self._failstop.check()
         last = self.last_index if last is None else lay.check_index(last)
@@ -336,7 +335,7 @@ class RaftStore(Closes):
 
     @property
     def snapshot_size(self) -> int:
-        """How many bytes of data the snapshot has."""
+        """The size of the snapshot's data in bytes."""
         return self.log.snapshot.size
 
     def snapshot(self, index: int, data: bytes | Iterable[bytes], *, prune: bool = True) -> None:
@@ -348,7 +347,7 @@ class RaftStore(Closes):
                 self.log.prune()
 
     def _write_snapshot(self, index: int, term: int, data: bytes | Iterable[bytes]) -> SnapshotFile:
-        """Under a scratch name, without the lock: the data may come slowly."""
+        """Write a snapshot under a scratch name, without the lock: the data may come slowly."""
         self._failstop.check()
         return self.log.write_snapshot(index, term, data)
 
@@ -362,7 +361,7 @@ class RaftStore(Closes):
         self.install_received(self._write_snapshot(index, term, data))
 
     def receive_snapshot(self, index: int, term: int, size: int | None = None) -> SnapshotFile:
-        """A snapshot that comes in chunks at given offsets; give it to `install_received` when it is whole."""
+        """A new snapshot for chunks at given offsets; give it to `install_received` when it is whole."""
         self._failstop.check()
         return self.log.begin_snapshot(index, term, size)
 
@@ -388,7 +387,7 @@ class RaftStore(Closes):
         return (*self.log.findings, *self.raft.findings, *self.applied.findings)
 
     def close(self) -> None:
-        """Let no new call begin, finish those that were begun, and give the directory free.
+        """Let no new call begin, finish the others, and release the directory.
 
         In a forked child it does nothing: the store is the parent's.
         """

@@ -1,8 +1,8 @@
-"""`RequestIndex`: which entries have a request id, learned when a caller asks, and kept.
+"""`RequestIndex`: which entries have a request id; reads files when asked, and remembers.
 
 Of a closed file it keeps a fingerprint of each id, sorted; of the last file the ids themselves, and a lookup
-reads of that file only what came since the one before. Only so many fingerprints are kept: those of the oldest
-files go first, and their files are read again when they are asked for.
+reads of that file only what came since the one before. The number of fingerprints is bounded: those of the oldest files
+go first, and a later search reads these files again.
 """
 
 from __future__ import annotations
@@ -68,24 +68,24 @@ class RequestIndex:
         return found
 
     def forget(self, base: int) -> None:
-        """A file is gone, or is no longer closed."""
+        """Forget a file that is gone, or open again."""
         gone = self._closed.pop(base, None)
         self._kept -= len(gone[0]) if gone else 0
 
     def forget_last(self) -> None:
-        """Entries of the last file are gone, or another file is the last now."""
+        """Forget the last file: entries of it are gone, or another file is the last now."""
         self._last.clear()
         self._last_count = 0
 
     def clear(self) -> None:
-        """The whole log is gone."""
+        """Forget all files."""
         self._closed.clear()
         self._kept = 0
         self.forget_last()
 
 
 def _fingerprints(ids: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """A number for each id of 12 bytes; two ids seldom share one."""
+    """A number for each id of 12 bytes; different ids seldom have the same."""
     low, middle, high = ids.view("<u4").reshape(-1, 3).T
     found: NDArray[np.uint64] = low * _FACTORS[0] + middle * _FACTORS[1] + high * _FACTORS[2]
     return found

@@ -1,4 +1,4 @@
-"""`SnapshotFile`: the application's state at an index; written beside, installed by one rename.
+"""`SnapshotFile`: the application's state at an index; written beside the old one, installed by one rename.
 
 The data comes as bytes, as a stream of unknown length, or in chunks at given offsets as a follower receives it.
 """
@@ -44,10 +44,10 @@ class SnapshotFile:
         )
         self.file.pwrite(head, 0)
         self._start = len(head)
-        self._written: list[tuple[int, int]] = []  # where data was put: ranges that do not touch, in order
+        self._written: list[tuple[int, int]] = []  # the ranges written so far, in order, none touching
 
     def write(self, data: bytes | memoryview, offset: int | None = None) -> None:
-        """Put data at an offset, or behind what is there."""
+        """Write data at an offset, or behind the last data."""
         data = lay.as_bytes("the data of a snapshot", data)
         at = offset if offset is not None else (self._written[-1][1] if self._written else 0)
         if at < 0 or (self._declared is not None and at + len(data) > self._declared):
@@ -64,7 +64,7 @@ class SnapshotFile:
         self._written = sorted([*apart, whole])
 
     def finish(self) -> None:
-        """All data is written: make sure of it, and set the size where it was not known."""
+        """Check that all data is written, and set the size if it was not known."""
         size = self._whole_size()
         if self._declared is None:
             head = lay.encode_snapshot_head(self.index, self.term, size)
@@ -72,7 +72,7 @@ class SnapshotFile:
                 self.file.pwrite(head[28:36], 28)
 
     def _whole_size(self) -> int:
-        """Where the data ends, when it begins at 0 and has no hole."""
+        """Where the data ends; raises unless it begins at 0 without a hole."""
         end = 0
         for begin, following in [*self._written, (self._declared, None)]:
             if begin is not None and begin > end:
@@ -85,7 +85,7 @@ class SnapshotFile:
         return end
 
     def abandon(self) -> None:
-        """Throw it away; what cannot be removed now goes at the next opening."""
+        """Throw the snapshot away; if it cannot be removed now, the next opening does it."""
         self.file.close()
         with suppress(DiskError):
             self._disk.unlink(self.file.path)

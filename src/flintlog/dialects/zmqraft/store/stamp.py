@@ -1,6 +1,6 @@
-"""What a new file says of its making: when, where, by which software; and the names of predecessors.
+"""What a new file says of its making (when, where, by which software), and the names of predecessors.
 
-Time, host name and process id are given from outside, so that the same operations make the same bytes.
+Time, host name and process id are arguments, so that the same operations make the same bytes.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Stamps:
         return lay.meta_segment(f"{moment}.{rest:03d}Z", self.hostname, self.software)
 
     def predecessor(self, disk: Disk, path: str) -> str:
-        """A free name under which the present holder of `path` is kept."""
+        """A free name under which the file that is now at `path` is kept."""
         name = self._stamped(path)
-        while disk.stat(name) is not None:  # a process before this one, in the same millisecond
+        while disk.stat(name) is not None:  # taken by an earlier process in the same millisecond
             name = self._stamped(path)
         return name
 

@@ -1,4 +1,4 @@
-"""`StateFile`: the properties of a peer, appended as they change. What a crash left half written is cut and told."""
+"""`StateFile`: the properties of a peer, appended as they change. Opening cuts and reports a half-written end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from flintlog.errors import UsageError
 class StateFile:
     """Properties of one kind, durable when `update` returns.
 
-    `numbers_as_original` writes numbers from 2^31 on as floats, and `fill_sectors=False` packs records without
-    filling: both only for the bytes of the original.
+    `numbers_as_original` writes numbers from 2^31 on as floats, and `fill_sectors=False` packs records without filling.
+    Use both only to write the bytes of the original.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StateFile:
         if loaded.end < self._file.size():
             keep_cut(self._disk, self._directory, self._file, loaded.end)
             self._file.truncate(loaded.end)
-        # What was read, and the name it was read under, must not vanish under what is built on it.
+        # The bytes that were read, and their name, must not vanish after new writes rest on them.
         self._file.sync()
         self._disk.sync_ancestors(self._path)
         return loaded
@@ -109,7 +109,7 @@ class StateFile:
             trim_history(self._disk, self._path)
 
     def check(self, changes: Mapping[str, Any]) -> None:
-        """Refuse names that are no properties, and values that cannot be."""
+        """Raise for unknown properties and invalid values."""
         for name, value in changes.items():
             self._check(name, value)
 
@@ -128,7 +128,7 @@ class StateFile:
         return packed
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file."""
         self._failstop.close()
         self._failstop.end()
         self._file.close()
@@ -143,7 +143,7 @@ def _as_floats(value: Any) -> Any:
 
 
 def trim_history(disk: Disk, path: str) -> None:
-    """Remove the oldest predecessors of `path`, so that not too many remain."""
+    """Remove the oldest predecessors of `path` when there are too many."""
     directory, name = posixpath.split(path)
     stamped = [
         (entry[: match.start(1)], int(match[1], 36), entry)

@@ -1,9 +1,10 @@
 """`TokenFile`: segments one after the other, each with a token that says what it is.
 
-*The first byte of the token commits the segment.* Everything else is synced while a zero stands there, the head before
-data in another sector; then that one byte is written. So a segment that a crash leaves half written begins with a zero
-and stands last; opening keeps a copy of it, cuts it and reports it. One that begins with a zero and stands before
-others was not left by a crash, and a token with less behind it than it says is damage: both are refused.
+*The first byte of the token commits the segment.* First everything else is synced, with a zero in its place, and the
+head before data in another sector; then that one byte is written. So a half-written segment that a crash leaves begins
+with a zero and is the last; opening keeps a copy of it, cuts it and reports it. A segment that begins with a zero
+before others was not left by a crash, and a token with fewer bytes behind it than it says is damage: opening refuses
+both.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class TokenFile:
             self.findings = (TOKEN_CODES.finding("torn-segment", message, name, end),)
             keep_cut(self._disk, posixpath.dirname(self._path), self._file, end)
             self._file.truncate(end)
-        # What was read, and the name it was read under, must not vanish under what is built on it.
+        # The bytes that were read, and their name, must not vanish after new writes rest on them.
         self._file.sync()
         self._disk.sync_ancestors(self._path)
         return end
@@ -88,22 +89,22 @@ class TokenFile:
         return end
 
     def _refuse_unless_last(self, uncommitted: Segment, size: int) -> None:
-        """A crash leaves one segment without its first byte, behind all others; cutting another would take more."""
+        """Raise unless the segment without a first byte is the last, as after a crash: another must not be cut."""
         if self._is_last(uncommitted, size):
             return
         text = "a segment without the first byte of its token stands before others"
         raise self._damage(text, uncommitted.head, "a token", uncommitted.token.hex(), "segment-token")
 
     def _is_last(self, uncommitted: Segment, size: int) -> bool:
-        """Is nothing behind it but what a crash leaves of its own data?"""
+        """Is there nothing behind it but what a crash leaves of its own data?"""
         at = self._skip_zeros(uncommitted.following, size)
         if at >= size:
             return True
-        if uncommitted.length:  # it is the true one: the file ends with the segment
+        if uncommitted.length:  # the length is right: the file ends with the segment
             return False
-        if any(uncommitted.token) and at == uncommitted.following:  # the length did arrive, and is 0
+        if any(uncommitted.token) and at == uncommitted.following:  # the length arrived, and is 0
             return False
-        # Earlier releases left data without its head: what stands here is that, or other segments.
+        # Earlier releases could leave data without its head: these bytes are that, or other segments.
         others = (found for found in self._walk(size, at) if not found.token.startswith(_UNCOMMITTED))
         other = next(others, None)
         if other is None or other.end > size:
@@ -111,7 +112,7 @@ class TokenFile:
         return not _is_printable(other.token) and any(found.end > size for found in others)
 
     def _skip_zeros(self, at: int, size: int) -> int:
-        """Where the first head begins that is not all zeros; heads of zeros are those of empty segments."""
+        """Where the first head that is not all zeros begins; heads of zeros are empty segments."""
         for chunk in self._file.chunks(at, size):
             kept = chunk.lstrip(b"\0")
             if kept:
@@ -121,7 +122,7 @@ class TokenFile:
         return size
 
     def _refuse_marker(self, token: bytes) -> None:
-        """Content read as segments would look torn, and be cut."""
+        """Raise for a marker: content read as segments would look torn, and be cut."""
         if token in lay.MARKERS:
             raise RefusedError(
                 f"behind {token!r} stands content, not a segment",
@@ -148,9 +149,9 @@ class TokenFile:
         yield from lay.walk_segments(head_at, begin, end)
 
     def _is_snapshot(self, head_at: Callable[[int], bytes], end: int) -> bool:
-        """Does a snapshot begin here whose length counts the head, as the note has it?
+        """Does the file begin with a snapshot whose length counts the head, as in the note?
 
-        A segment of one's own may have that token and that length, too: then no `DATA` follows from there.
+        Your own segment may have that token and that length too; then no `DATA` follows.
         """
         if head_at(0) != lay.SNAPSHOT_HEAD_OF_NOTE:
             return False
@@ -173,7 +174,7 @@ class TokenFile:
     # What is here
 
     def segments(self) -> Iterator[Segment]:
-        """The segments in order; with a marker it stands last."""
+        """The segments in order; a marker is the last."""
         return self._walk(self._end)
 
     def find(self, token: bytes) -> Segment | None:
@@ -205,7 +206,7 @@ class TokenFile:
         done = 0
         with self._failstop.guard():
             if self._end // SECTOR_SIZE != (self._end + len(content) - 1) // SECTOR_SIZE:
-                # Data must not arrive without its head: it may look like other segments.
+                # Data must not be on disk without its head: it may look like other segments.
                 done = lay.TOKEN_HEADER_SIZE
                 self._file.pwrite(content[:done], self._end)
                 self._file.sync()
@@ -218,7 +219,7 @@ class TokenFile:
         return added
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file."""
         self._failstop.close()
         self._failstop.end()
         self._file.close()

@@ -31,16 +31,16 @@ def plan_compact(disk: Disk, path: str, workers: Workers | None = None) -> Plan:
 
 
 def covered_files(found: Survey, index: int) -> list[IndexName]:
-    """The files of which a snapshot at `index` needs nothing: another one holds that index."""
+    """The files that a snapshot at `index` does not need: another one holds that index."""
     files = found.range.files
     return [found.reads[first].file for first, following in pairwise(files) if following <= index]
 
 
 def removals(files: Sequence[IndexName], index: int) -> tuple[Step, ...]:
-    """What an operator reads of them."""
+    """The steps that remove these files."""
     return tuple(Step("remove", file.name, f"the snapshot at index {index} covers it") for file in files)
 
 
 def removed(count: int) -> str:
-    """What was done, in words."""
+    """What was removed, in words."""
     return f"{count} index file{'' if count == 1 else 's'} removed"

@@ -1,9 +1,9 @@
 """Repair: make a damaged directory open again, say what that gives up, and keep every original byte.
 
-What can be saved of a log is what stands before the first damage that no snapshot covers: no Raft
-log goes on behind a hole. Originals are copied to `kept/<time>-<reason>/` first. Then the damaged file is cut, and
-the files behind it go, the lowest first: until the last of them is gone a gap shows, and the directory refuses to open.
-At the end the directory is opened once, which heals what opening heals.
+Repair saves the entries before the first damage that no snapshot covers: no Raft log goes on behind a hole. Originals
+are copied to `kept/<time>-<reason>/` first. Then the damaged file is cut, and the files behind it go, the lowest first:
+until the last of them is gone there is a gap, and a store refuses the directory. At the end the directory is opened
+once, which heals what opening heals.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def plan_repair(
 
 
 def _open_and_verify(path: str, snapshot: str, disk: Disk) -> None:
-    """Open what was repaired, and read all of it: a repair that leaves damage is taken back."""
+    """Open the repaired directory and read all of it: a repair that leaves damage is taken back."""
     RaftStore(path, disk=disk, snapshot_name=snapshot).close()
     worst = gravest(survey(disk, path, read_all=True).findings)
     if worst is not None and worst.severity is not Severity.NOTE:
@@ -74,7 +74,7 @@ def _plan_opening(findings: Sequence[Finding], draft: Draft) -> None:
 
 
 def _plan_snapshot(found: Survey, draft: Draft) -> int:
-    """See to it that there is a snapshot from which the log goes on; returns its index."""
+    """Make sure that there is a snapshot from which the log goes on; returns its index."""
     wrong = {finding.code for finding in found.findings if finding.severity is Severity.CORRUPT}
     is_gone = found.snapshot is None or "snapshot-missing" in wrong
     if found.snapshot is not None and not wrong & {"snapshot-missing", "log-start"}:
@@ -104,7 +104,7 @@ def _plan_snapshot(found: Survey, draft: Draft) -> int:
 
 
 def _plan_covered(found: Survey, draft: Draft) -> None:
-    """Damaged files that the snapshot covers go, with all below them; nothing is lost."""
+    """Remove damaged files that the snapshot covers, with all below them; nothing is lost."""
     damaged = [
         read.file.first
         for read in found.reads.values()
@@ -121,7 +121,7 @@ def _is_covered_damage(finding: Finding) -> bool:
 
 
 def _plan_log(found: Survey, draft: Draft) -> int:
-    """Cut at the first damage in log order; everything behind it goes aside. Returns the last index that stays."""
+    """Cut at the first damage in log order, and move everything behind it aside. Returns the last index that stays."""
     wrong = {item.file: item for item in found.findings[::-1] if item.severity is Severity.CORRUPT}
     files = found.range.files
     for at, first in enumerate(files):
@@ -145,7 +145,7 @@ def _plan_log(found: Survey, draft: Draft) -> int:
 
 
 def _with_strays(found: Survey) -> Survey:
-    """The directory as it is when the misplaced files that fit stand in their places."""
+    """The survey of the directory with the misplaced files that fit in their places."""
     placed: list[Stray] = []
     for stray in sorted(found.misplaced, key=lambda stray: stray.first):
         if _fits(found, stray):
@@ -155,7 +155,7 @@ def _with_strays(found: Survey) -> Survey:
 
 
 def _fits(found: Survey, stray: Stray) -> bool:
-    """Is a misplaced file whole, of this place and of this log, and nothing else claims to be it?"""
+    """Is a misplaced file whole, of this place and this log, and the only one for the place?"""
     first, count = stray.first, stray.count
     if not stray.agrees or count is None or [other.first for other in found.misplaced].count(first) > 1:
         return False
@@ -179,7 +179,7 @@ def _fits(found: Survey, stray: Stray) -> bool:
 
 
 def _plan_strays(found: Survey, draft: Draft) -> None:
-    """Files that fit are moved to their places, unless they stand behind damage; others go aside."""
+    """Move files that fit to their places, unless they are behind damage; move others aside."""
     aside = {step.file for step in draft.steps if step.action == "move aside"}
     for first, read in found.reads.items():
         if read.file.name not in (*aside, lay.index_path(first)):
@@ -201,13 +201,13 @@ def _move(found: Survey, name: str, target: str, draft: Draft) -> None:
         files.disk.make_passing_directory(posixpath.dirname(place))
         files.disk.link(source, place)
         files.disk.sync_ancestors(place)
-        files.remove(name)  # a crash that brings it back leaves a copy, which does no harm
+        files.remove(name)  # a crash may bring it back; a second copy does no harm
 
     draft.add("move", name, f"to {target}, where it goes on with the log", act)
 
 
 def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> tuple[int, bool]:
-    """Keep of a file what can be read. Returns the index behind what stays, and whether that is all of the file."""
+    """Keep what can be read of a file. Returns the index behind that, and whether it is all of the file."""
     files = found.range.files
     first = files[at]
     name = found.reads[first].file.name
@@ -232,7 +232,7 @@ def _plan_damage(found: Survey, at: int, finding: Finding, draft: Draft) -> tupl
 
 
 def _plan_beginning(found: Survey, covered: int, draft: Draft) -> None:
-    """A log of which no file is left begins anew behind the snapshot."""
+    """Begin a log anew behind the snapshot when no file of it is left."""
     aside = {step.file for step in draft.steps if step.action == "move aside"}
     is_gone = any(item.code == "log-missing" and item.severity is Severity.CORRUPT for item in found.findings)
     goes = found.reads and all(read.file.name in aside for read in found.reads.values())
@@ -275,7 +275,7 @@ def renewed_head(view: memoryview, first: int) -> tuple[bytes, int] | None:
 
 
 def _sound_part(view: memoryview, first: int, finding: Finding) -> Table | None:
-    """The table of a file up to the entry that cannot be read; None when the file's head tells nothing."""
+    """The table of a file up to the entry that cannot be read; None when the file's head cannot be read."""
     table = scan.read_table(view, first)
     if isinstance(table, Damage):
         if table.code != "index-offsets":
@@ -295,7 +295,7 @@ def _rewrite(name: str, head: bytes, behind: int, reason: str, draft: Draft) -> 
 
 
 def _aside_from(found: Survey, at: int, finding: Finding, draft: Draft) -> None:
-    """A file of the log that is of no use, and all behind it."""
+    """Move a useless file of the log aside, and all behind it."""
     files = found.range.files
     _aside(found, files[at : at + 1], finding.message, draft)
     _aside(found, files[at + 1 :], f"stands behind {finding.file}", draft)
@@ -307,7 +307,7 @@ def _aside(found: Survey, files: Sequence[int], reason: str, draft: Draft) -> No
 
 
 def _lose(found: Survey, first: int, draft: Draft) -> None:
-    """Say which entries are given up; those that the snapshot covers are not lost."""
+    """Say which entries the repair gives up; those that the snapshot covers are not lost."""
     first = max(first, found.range.first)
     last_file = found.reads[found.range.files[-1]]
     if last_file.count is None:
@@ -342,7 +342,7 @@ def _renew_state(found: Survey, finding: Finding, last: int, draft: Draft) -> No
         raw = found.disk.read(posixpath.join(found.path, name), STATE_SIZE_MAX)[: finding.offset]
     values = load(raw, PROPERTIES_OF[name], name).values
     if name == lay.RAFT_STATE_FILE:
-        # In the terms it knew of this peer may have voted; in the next it has not.
+        # This peer may have voted in any term that it knew, but not in the next.
         term = max(values["currentTerm"], found.last_term or 0) + 1
         values |= {"currentTerm": min(term, lay.NUMBER_MAX), "votedFor": None}
         draft.lost.append(f"terms, votes and peers that {name} told behind byte {len(raw)}")

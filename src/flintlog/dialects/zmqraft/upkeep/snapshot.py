@@ -16,7 +16,7 @@ from flintlog.errors import RefusedError, UsageError
 def plan_snapshot(
     disk: Disk, path: str, index: int | None, given: GivenState | None, workers: Workers | None = None
 ) -> Plan:
-    """The state after `index` takes the place of the snapshot, and the files that it covers go."""
+    """Replace the snapshot by the state after `index`, and remove the files that it covers."""
     if given is None:
         raise UsageError(
             "only the application knows the state of a zmqraft log",

@@ -30,7 +30,7 @@ def inspect(disk: Disk, path: str, seen: Surveys) -> Inventory:
 
 
 def verify(disk: Disk, path: str, progress: Progress, workers: Workers | None, seen: Surveys) -> Inventory:
-    """Every file and every entry, and whether they make a log."""
+    """Check every file and every entry, and whether they make a log."""
     reader = None if workers is None else partial(workers.map, glance)
     whole = partial(survey, disk, path, read_all=True, progress=progress, reader=reader)
     kind = "whole" if workers is None else "by workers"
