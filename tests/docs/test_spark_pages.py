@@ -23,7 +23,7 @@ RECIPES = ROOT / "docs" / "spark-recipes.md"
 WRITING = ROOT / "docs" / "spark-writing.md"
 # The directories of the examples. Spark's processes stay where they were started, so they are named in full.
 NAMES = re.compile(
-    r"""(["'])((?:queues|spool|sessions|accounts|peer-[12*]|orders|followed|lake|node\d)(?:/[\w/]+)?)\1"""
+    r"""(["'])((?:queues|spool|sessions|accounts|peer-[12*]|orders|followed|lake|node\d)(?:/[\w/-]+)?)\1"""
 )
 
 
@@ -48,7 +48,7 @@ def played(page, spark, home, capsys):
             yield block, [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
 
 
-PAGES = [(PAGE, 3), (RECIPES, 12), (WRITING, 4)]
+PAGES = [(PAGE, 4), (RECIPES, 13), (WRITING, 4)]
 
 
 @pytest.mark.long

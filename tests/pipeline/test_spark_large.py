@@ -28,7 +28,8 @@ def large(tmp_path_factory):
 @pytest.mark.long
 def test_a_million_entries_are_counted_and_summed(load, large):
     frame = load(large, details="true")
-    assert frame.rdd.getNumPartitions() == len(list((large / "data/log").iterdir())) > 5
+    assert len(list((large / "data/log").iterdir())) > 5
+    assert frame.rdd.getNumPartitions() > 1
     found = frame.selectExpr(
         "count(*) AS entries",
         "sum(position) AS positions",
