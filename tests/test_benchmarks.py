@@ -90,6 +90,8 @@ ROWS = {
             for job in ("compact", "state")
             for against in ("", ", against this process")
         ),
+        "Spark start, first query",
+        "Spark start, first compaction",
         *(
             f"Spark {question}, {way}"
             for question in (
