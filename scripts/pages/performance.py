@@ -21,7 +21,7 @@ FIGURES = ROOT / "docs" / "performance.json"
 _MARK = re.compile(r"^<!-- made: figures of (.+?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 _NOT_MEMORY = ("cores", "processor", "file system of the working files", "versions")
 
-_LINE, _LEFT, _RIGHT, _TOP = 19, 330, 170, 46
+_LINE, _LEFT, _RIGHT, _TOP = 19, 330, 200, 46
 _SCALE = (1 / 64, 64)
 _WIDTH = 960
 
@@ -121,7 +121,7 @@ def _x(ratio: float) -> float:
 
 
 def _cut(words: str) -> str:
-    return words if len(words) <= 26 else f"{words[:25]}…"
+    return words if len(words) <= 30 else f"{words[:29]}…"
 
 
 _PAPER = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"
