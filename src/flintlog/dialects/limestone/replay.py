@@ -34,6 +34,7 @@ from flintlog.dialects.limestone.merge import Merge, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
+from flintlog.disk import give_back
 
 T = TypeVar("T")
 
@@ -83,9 +84,10 @@ class State:
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
         self._sources = _sources(self.views)
+        self.starts = [source.start for source in self._sources]
         self._merge = Merge(Sources(self._sources), threads_for(sum(map(len, self.views))), order)
         self._cleared = Cleared()
-        self._entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
+        self.entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
         self._seen = [0] * len(self._readings)  # entries of each file in this pass
 
     def __iter__(self) -> Iterator[Live]:
@@ -95,6 +97,10 @@ class State:
         """Call a function with each batch of live entries, in several threads; gives its results in key order."""
         passes = Passes(self._merge, self._streams, self._memory_bytes, self._tell)
         return passes.mapped(lambda winners: function(self._live(winners)))
+
+    def numbers(self, live: Live) -> Words:
+        """Where entries stand when the files are laid end to end."""
+        return live.offset.astype(np.uint64) + self._merge.sources.starts[live.file]
 
     def _live(self, winners: Candidates) -> Live:
         live = winners[self._cleared.is_live(winners, self._merge.groups)]
@@ -113,7 +119,7 @@ class State:
     def _tell(self) -> None:
         """Report how far this pass over the files is, as if all entries had one size."""
         size = sum(len(view) for view in self.views)
-        self._survey.disk.progress(sum(self._seen) * size // max(self._entries, 1), size)
+        self._survey.disk.progress(sum(self._seen) * size // max(self.entries, 1), size)
 
     def _streams(self, merge: Merge) -> list[Iterator[Candidates]]:
         return [self._stream(merge, which) for which in range(len(self._readings))]
@@ -131,6 +137,7 @@ class State:
                 entries = entries[of_keys]
             if len(entries):
                 yield merge.candidates(source, columns_of(entries, base=reading.base))
+                give_back(source.buffer, int(entries.offset[0]), int(entries.offset[-1]))
         if seen != int(reading.snippets.entries.sum()):
             raise ChangedError(
                 "this file was changed while it was read",

@@ -29,7 +29,7 @@ from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
 from flintlog.dialects.limestone.store.compaction import COMPACTED_BYTES, Compacted
 from flintlog.dialects.limestone.store.epoch_file import EpochFile
-from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
+from flintlog.dialects.limestone.store.snapshot import Snapshot
 from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import DEFERRED, Disk, FailStop, File, take_lock
 from flintlog.errors import RefusedError, UsageError
@@ -133,16 +133,16 @@ class Datastore(Closes):
         if snapshot:
             fresh = self._survey() if self._was_changed(found) else found
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
-            self.snapshot = write_snapshot(self.disk, self.path, state, order)
+            self.snapshot = Snapshot(self.disk, self.path, state, order, self._memory_bytes)
 
     def _was_changed(self, found: Survey) -> bool:
         """May opening have changed what a survey before it saw?"""
         version = found.manifest.version if found.manifest else 0
         return bool(found.findings) or self.edition == "shipped" or version != lay.VERSION_OF["designed"]
 
-    def _survey(self) -> Survey:
+    def _survey(self, *, alone: bool = True) -> Survey:
         walker = None if self._looks is None else self._looks.walks
-        return survey(self.disk, self.path, walker=walker)
+        return survey(self.disk, self.path, walker=walker, alone=alone)
 
     def _lock_manifest(self) -> None:
         """The original locks the manifest; a store of ours that comes here has the directory already."""
@@ -384,10 +384,12 @@ class Datastore(Closes):
             self.failstop.check()
             rotation = self._rotate()
             looking = None if self._looks is None else Looking(self._looks, self.disk, self.path)
-            found = self._survey() if looking is None else looking.survey
+            found = self._survey(alone=False) if looking is None else looking.survey
             found.refuse_damage()
             if not compaction.is_due(found, rotation.epoch):
                 return None
+            if self.snapshot is not None and not self.snapshot.is_written:
+                self.snapshot.write()  # it holds logs that go
             write = None
             if looking is not None:
                 order = compaction.order_of(self.edition)
@@ -404,6 +406,15 @@ class Datastore(Closes):
             with self.guard():
                 self._collect(done.superseded)
             return done
+
+    def write_snapshot(self) -> None:
+        """Write `data/snapshot`, the state at opening as a sorted file, while channels go on."""
+        self.failstop.check()
+        if self.snapshot is None:
+            raise UsageError("this store was opened without a snapshot", advice="Open it with snapshot=True")
+        with self._upkeep, self.failstop.preparing():
+            self.failstop.check()
+            self.snapshot.write()
 
     def _collect(self, superseded: Sequence[str]) -> None:
         """Remove what nothing needs any more; logs may be kept, compacted files before the last never are."""
