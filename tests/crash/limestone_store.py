@@ -227,11 +227,15 @@ def serves_a_snapshot(disk: Disk, history: History[Item], **options: Any) -> Non
         assert shot is not None
         app.write(1, (1, b"a", None))
         app.switch()
+        assert app.store.get(1, b"a") is None
         assert app.store.compact() is not None
+        app.write(0, (1, b"c", b"3"))
+        app.switch()
+        assert [entry.key for entry in app.store.scan(1)] == [b"b", b"c"]
         app.store.write_snapshot()
         assert [(entry.key, entry.value) for entry in shot.scan()] == [(b"a", b"1"), (b"b", b"2")]
     with Driver(disk, history, snapshot=True) as app:
-        app.write(0, (1, b"c", b"3"))
+        app.write(0, (1, b"d", b"4"))
         app.switch()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flintlog.dialects.limestone import layout as lay
-from flintlog.dialects.limestone.store import Datastore, snapshot
+from flintlog.dialects.limestone.store import Datastore, places
 from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
 from flintlog.errors import UsageError
@@ -113,7 +113,7 @@ def test_what_compaction_removes_leaves_the_disk(tmp_path):
         gc.collect()  # the stores before it
         assert {name.split(".")[0] for name in mapped(tmp_path)} == {"cmpct_0000", "pwal_0000", "pwal_0001"}
         assert store.compact() is not None
-        assert mapped(tmp_path) == {lay.SNAPSHOT_FILE}
+        assert mapped(tmp_path) == {lay.SNAPSHOT_FILE, "cmpct_0001"}
 
 
 @BOTH
@@ -131,7 +131,7 @@ def test_the_file_is_the_state_as_the_verb_writes_it(edition, tmp_path):
 def test_opening_removes_what_an_earlier_one_left(with_snapshot, tmp_path):
     fill(tmp_path, "designed")
     (tmp_path / "sorting").mkdir(exist_ok=True)
-    left = [lay.SNAPSHOT_FILE, f"{lay.SNAPSHOT_FILE}.new", snapshot.PLACES_SCRATCH]
+    left = [lay.SNAPSHOT_FILE, f"{lay.SNAPSHOT_FILE}.new", places.PLACES_SCRATCH]
     for name in left:
         (tmp_path / name).write_bytes(b"left over")
     Datastore(tmp_path, snapshot=with_snapshot).close()
@@ -166,9 +166,8 @@ def test_blobs_and_long_keys_are_found_in_both(tmp_path):
 def test_heads_are_read_alike_compiled_and_not(tmp_path, monkeypatch):
     fill(tmp_path, "shipped")
     with Datastore(tmp_path) as store:
-        places = store.snapshot._places
-        read = [places.live(0, len(places))]
-        monkeypatch.setattr(snapshot._read_heads, "worth_compiling", lambda size: True)
-        read.append(places.live(0, len(places)))
+        [*read] = store.snapshot._places.mapped(lambda live: live)
+        monkeypatch.setattr(places._read_heads, "worth_compiling", lambda size: True)
+        read += store.snapshot._places.mapped(lambda live: live)
     for name in read[0].types():
         assert np.array_equal(getattr(read[0], name), getattr(read[1], name)), name

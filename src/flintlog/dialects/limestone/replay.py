@@ -61,8 +61,12 @@ class Reading:
 
     name: str
     snippets: Snippets
-    base: bool
+    channel: int | None  # None: it is a compacted file
     active: bool
+
+    @property
+    def base(self) -> bool:
+        return self.channel is None
 
 
 class State:
@@ -83,10 +87,10 @@ class State:
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
+        self.channels = [reading.channel for reading in self._readings]
         self._sources = _sources(self.views)
-        self.starts = [source.start for source in self._sources]
         self._merge = Merge(Sources(self._sources), threads_for(sum(map(len, self.views))), order)
-        self._cleared = Cleared()
+        self.cleared = Cleared()
         self.entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
         self._seen = [0] * len(self._readings)  # entries of each file in this pass
 
@@ -103,7 +107,7 @@ class State:
         return live.offset.astype(np.uint64) + self._merge.sources.starts[live.file]
 
     def _live(self, winners: Candidates) -> Live:
-        live = winners[self._cleared.is_live(winners, self._merge.groups)]
+        live = winners[self.cleared.is_live(winners, self._merge.groups)]
         file = self._merge.sources.of(live.address)
         offset = (live.address - self._merge.sources.starts[file]).astype(np.int64)
         return Live(
@@ -133,7 +137,7 @@ class State:
             self._seen[which] = seen
             of_keys = OF_KEYS[entries.type]
             if not of_keys.all():
-                self._cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
+                self.cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
                 entries = entries[of_keys]
             if len(entries):
                 yield merge.candidates(source, columns_of(entries, base=reading.base))
@@ -169,6 +173,20 @@ class Cleared:
             self._versions[storage] = max(self._versions.get(storage, (0, 0)), version)
             if int(snippets.epoch[entries.snippet[at]]) > low:
                 self._emptied.add(storage)
+
+    def __bool__(self) -> bool:
+        return bool(self._versions)
+
+    def copy(self) -> Cleared:
+        copied = Cleared()
+        copied._versions, copied._emptied = self._versions.copy(), self._emptied.copy()
+        return copied
+
+    def hides(self, storage: int, version: Version, *, base: bool) -> bool:
+        """Has a clearing taken this entry away? `base` says that it stands in a compacted file."""
+        if base:
+            return storage in self._emptied
+        return version < self._versions.get(storage, version)
 
     def is_live(self, winners: Candidates, groups: Groups) -> NDArray[np.bool_]:
         """Which winners are neither removed nor cleared. An entry with the same version as a clearing stays."""
@@ -225,12 +243,12 @@ def readings(survey: Survey, epoch: int) -> Iterator[Reading]:
     """The files and snippets that make the state at an epoch; the base first."""
     for name in survey.base:
         snippets = survey.base_walks[name].snippets
-        yield Reading(name, snippets[snippets.kind == lay.BEGIN], True, False)
+        yield Reading(name, snippets[snippets.kind == lay.BEGIN], None, False)
     low = -1 if survey.all_history else survey.low
     for read in survey.logs:
         counted = read.counted(low, epoch)
         if len(counted):
-            yield Reading(read.file.name, counted, False, read.file.active)
+            yield Reading(read.file.name, counted, read.file.order[0], read.file.active)
 
 
 def _sources(views: list[memoryview]) -> list[Source]:
