@@ -219,6 +219,8 @@ class Present:
 
     def _read(self, tail: Tail, durable: int) -> None:
         """Take in the sessions of a log that became durable. Its sessions come in the order of their epochs."""
+        if tail.file.size() == tail.at:
+            return
         tail.view = tail.file.view()
         snippets = counted(scan.walk(tail.view, tail.at).snippets, self._base.epoch, durable)
         for entries in scan.read_entries(tail.view, snippets, tail.at):
