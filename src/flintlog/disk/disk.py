@@ -410,7 +410,7 @@ class Disk:
 
 
 def give_back(view: memoryview, begin: int, end: int) -> None:
-    """Let the system take the pages of a mapped file that were read. Whoever reads them again gets the same bytes."""
+    """Give the pages of a mapped file that were read back to the system. A later read gets the same bytes."""
     if begin < end and isinstance(view.obj, Mapped) and view.nbytes == len(view.obj):
         view.obj.give_back(begin, end)
 

@@ -445,7 +445,7 @@ class Datastore(Closes):
             return done
 
     def _changing(self) -> AbstractContextManager[dict[str, str]]:
-        """Around changes of logs that someone may read at the same time."""
+        """Around changes of logs that other threads may read."""
         return nullcontext({}) if self._present is None else self._present.changing()
 
     @contextmanager

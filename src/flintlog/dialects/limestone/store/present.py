@@ -1,9 +1,9 @@
 """What is durable now: sorted places, and on top of them an index of what became durable since.
 
 The places are those of the state at opening, and after a compaction those of its compacted files. The index has for
-each newer key its version and where its record stands; keys are in memory, values stay in the logs. It is brought up
-to the durable epoch when someone reads, from the sessions that the logs have got: writing costs nothing more. A
-compaction begins a new one.
+each newer key its version and where its record stands; keys are in memory, values stay in the logs. A read brings it
+up to the durable epoch, from the sessions that the logs have got: writing costs nothing more. A compaction begins a
+new one.
 
 The rules are those of recovery (`survey.py`): entries of logs count by their versions, of equal ones the later in its
 channel or that of the higher channel; every one of them beats a compacted file.
@@ -52,15 +52,16 @@ class Newer(NamedTuple):
         return lay.decode(self.tail.view, self.offset)[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Base:
-    """Places that hold all up to an epoch. Files without a channel are compacted ones."""
+    """Places that hold all up to an epoch, and the index above them. Files without a channel are compacted ones."""
 
     places: Places
     channels: list[int | None]
     epoch: int
     cleared: Cleared
     newer: dict[int, dict[bytes, Newer]] = field(default_factory=dict)
+    reached: int = -1  # the epoch up to which the index is complete
 
     def place_of(self, wanted: Place, storage: int) -> int | None:
         """Which record of the places is that of a key, if it was not cleared since."""
@@ -122,7 +123,6 @@ class Present:
         self._durable = durable
         self._lock = threads.rlock()  # held while logs change their names, and while they are read
         self._base = base
-        self._reached = base.epoch
         self._settled = frozenset[str]()  # logs that get nothing more
         self._tails: dict[str, Tail] = {}
         logs = self._logs()
@@ -175,7 +175,7 @@ class Present:
 
     @contextmanager
     def changing(self) -> Iterator[dict[str, str]]:
-        """Around changes of the logs: no one reads them meanwhile. Takes the new names of those that got one."""
+        """Around changes of the logs: reads wait meanwhile. Takes the new names of the logs that got one."""
         with self._lock:
             renamed: dict[str, str] = {}
             yield renamed
@@ -188,7 +188,7 @@ class Present:
         """Read compacted files, and above them what the logs hold behind their epoch."""
         with self._lock:
             self.close()
-            self._base, self._reached = base, base.epoch
+            self._base = base
             self._settled = frozenset(superseded)
 
     def close(self) -> None:
@@ -199,8 +199,9 @@ class Present:
 
     def _caught_up(self) -> Base:
         """What is durable now."""
-        if self._durable() <= self._reached:
-            return self._base
+        base = self._base  # once: a rebase may put another in its place
+        if self._durable() <= base.reached:
+            return base
         with self._lock:
             durable = self._durable()
             for log in self._logs():
@@ -208,7 +209,7 @@ class Present:
                     self._follow(log)
             for tail in sorted(self._tails.values(), key=lambda tail: tail.log.order):
                 self._read(tail, durable)
-            self._reached = max(self._reached, durable)
+            self._base.reached = max(self._base.reached, durable)
             return self._base
 
     def _logs(self) -> list[LogFile]:
