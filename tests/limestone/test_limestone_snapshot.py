@@ -113,6 +113,7 @@ def test_what_compaction_removes_leaves_the_disk(tmp_path):
         gc.collect()  # the stores before it
         assert {name.split(".")[0] for name in mapped(tmp_path)} == {"cmpct_0000", "pwal_0000", "pwal_0001"}
         assert store.compact() is not None
+        gc.collect()  # what the compaction read
         assert mapped(tmp_path) == {lay.SNAPSHOT_FILE, "cmpct_0001"}
 
 
@@ -171,3 +172,21 @@ def test_heads_are_read_alike_compiled_and_not(tmp_path, monkeypatch):
         read += store.snapshot._places.mapped(lambda live: live)
     for name in read[0].types():
         assert np.array_equal(getattr(read[0], name), getattr(read[1], name)), name
+
+
+def test_many_keys_that_begin_alike_for_long_are_told_apart(tmp_path):
+    keys = sorted(
+        [b"a" * 1100 + b"%03d" % number for number in range(200)]
+        + [b"a" * size for size in range(1000, 1100)]
+    )
+    with Datastore(tmp_path) as store:
+        with store.channel().session() as session:
+            session.put_many(1, keys, keys)
+        store.switch_epoch()
+    with Datastore(tmp_path) as store:
+        assert [store.snapshot.get(1, key) for key in keys] == keys
+        assert [store.get(1, key) for key in keys] == keys
+        for at, key in enumerate(keys):
+            assert store.snapshot.get(1, key + b"!") is None
+            assert [entry.key for entry in store.snapshot.scan(1, key)] == keys[at:]
+            assert [entry.key for entry in store.snapshot.scan(1, key + b"!")] == keys[at + 1 :]

@@ -8,8 +8,9 @@ no name.
 from __future__ import annotations
 
 import posixpath
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,11 +30,13 @@ PLACES_SCRATCH = "sorting/places"
 _NUMBER_BYTES = 8
 _SHARE = 4  # of the memory, the numbers take one part of so many
 _PIECE = 1 << 16  # entries that are looked at together
-_KEPT_KEYS = 1 << 16  # that a search looks at first
-_KEPT_KEY_BYTES = 1 << 10
+_SAMPLES_MAX = 1 << 15
+_SAMPLE_STEP_MIN = 16  # records
+_SAMPLE_BYTES = 1 << 10  # of a key
 _KEY_LENGTH_AT, _VALUE_LENGTH_AT, _KEY_AT = lay.KEY_LENGTH_AT, lay.VALUE_LENGTH_AT, lay.PUT_HEADER.size
 _STORAGE_AT = _KEY_AT - 8
 _PUT, _PUT_SIZE = lay.PUT, lay.PUT_SIZE
+_unpack_head = lay.PUT_HEADER.unpack_from
 _COUNT_SIZE, _BLOB_SIZE = lay.BLOB_COUNT.size, lay.BLOB_SIZE
 
 
@@ -48,9 +51,7 @@ class Places:
         self.starts = starts_of(views)
         self.order = order
         self._numbers = numbers
-        # What every search looks at first, so that it touches few pages.
-        self._kept_keys: dict[int, Place] = {}
-        self._kept_span = len(numbers) // _KEPT_KEYS
+        self._step = max(len(numbers) // _SAMPLES_MAX, _SAMPLE_STEP_MIN)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -68,15 +69,16 @@ class Places:
     def value(self, at: int) -> bytes:
         which, offset = self.record(at)
         view = self.views[which]
-        _, key_length, value_length, _ = lay.PUT_HEADER.unpack_from(view, offset)
+        _, key_length, value_length, _ = _unpack_head(view, offset)
         begin = offset + lay.PUT_SIZE + key_length
         return bytes(view[begin : begin + value_length])
 
     def key(self, at: int) -> Place:
-        which, offset = self.record(at)
-        view = self.views[which]
-        _, length, _, storage = lay.PUT_HEADER.unpack_from(view, offset)
-        begin = offset + lay.PUT_HEADER.size
+        number = self._numbers[at]
+        which = bisect_right(self.starts, number) - 1
+        view, offset = self.views[which], number - self.starts[which]
+        _, length, _, storage = _unpack_head(view, offset)
+        begin = offset + _KEY_AT
         return self.order(storage), bytes(view[begin : begin + length])
 
     def place(self, storage: int, key: bytes) -> Place:
@@ -85,24 +87,42 @@ class Places:
 
     def find(self, wanted: Place) -> int | None:
         """Which record is that of a key."""
-        at = self.first(wanted)
-        return at if at < len(self) and self.key(at) == wanted else None
-
-    def first(self, wanted: Place) -> int:
-        """The first record that is not before a key; their number when all are."""
-        low, high = 0, len(self)
+        low, high = self._around(wanted)
         while low < high:
             middle = (low + high) // 2
-            here = self._kept_keys.get(middle)
-            if here is None:
-                here = self.key(middle)
-                if high - low > self._kept_span and len(here[1]) <= _KEPT_KEY_BYTES:
-                    self._kept_keys[middle] = here
+            here = self.key(middle)
+            if here == wanted:
+                return middle
             if here < wanted:
                 low = middle + 1
             else:
                 high = middle
+        return None
+
+    def first(self, wanted: Place) -> int:
+        """The first record that is not before a key; their number when all are."""
+        low, high = self._around(wanted)
+        while low < high:
+            middle = (low + high) // 2
+            if self.key(middle) < wanted:
+                low = middle + 1
+            else:
+                high = middle
         return low
+
+    def _around(self, wanted: Place) -> tuple[int, int]:
+        """Between which records a key belongs."""
+        samples, beginning = self._samples, (wanted[0], wanted[1][:_SAMPLE_BYTES])
+        left = right = bisect_left(samples, beginning)
+        if right < len(samples) and samples[right] == beginning:
+            right = bisect_right(samples, beginning, right)
+        return max(left - 1, 0) * self._step, min(right * self._step, len(self))
+
+    @cached_property
+    def _samples(self) -> list[Place]:
+        """The beginnings of some keys, so that a search reads few records."""
+        keys = map(self.key, range(0, len(self), self._step))
+        return [(place, key[:_SAMPLE_BYTES]) for place, key in keys]
 
     def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
         """What a function makes of each batch of records, in key order."""
