@@ -10,7 +10,6 @@ from __future__ import annotations
 import posixpath
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,6 +50,7 @@ class Places:
         self.starts = starts_of(views)
         self.order = order
         self._numbers = numbers
+        self._samples: list[Place] | None = None
         self._step = max(len(numbers) // _SAMPLES_MAX, _SAMPLE_STEP_MIN)
 
     def __len__(self) -> int:
@@ -112,14 +112,14 @@ class Places:
 
     def _around(self, wanted: Place) -> tuple[int, int]:
         """Between which records a key belongs."""
-        samples, beginning = self._samples, (wanted[0], wanted[1][:_SAMPLE_BYTES])
+        samples = self._samples = self._samples or self._sample()
+        beginning = wanted[0], wanted[1][:_SAMPLE_BYTES]
         left = right = bisect_left(samples, beginning)
         if right < len(samples) and samples[right] == beginning:
             right = bisect_right(samples, beginning, right)
         return max(left - 1, 0) * self._step, min(right * self._step, len(self))
 
-    @cached_property
-    def _samples(self) -> list[Place]:
+    def _sample(self) -> list[Place]:
         """The beginnings of some keys, so that a search reads few records."""
         keys = map(self.key, range(0, len(self), self._step))
         return [(place, key[:_SAMPLE_BYTES]) for place, key in keys]
