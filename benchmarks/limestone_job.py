@@ -2,7 +2,7 @@
 
     python -m benchmarks.limestone_job JOB DIRECTORY
 
-Memory is what the process holds for itself (RssAnon): pages of mapped files belong to the system's cache.
+Memory is what is resident (VmRSS), pages of mapped files included.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from flintlog.disk import Disk
 BATCH = 20_000
 
 
-def anonymous_bytes() -> int:
+def resident_bytes() -> int:
     with open("/proc/self/status") as file:
         for line in file:
-            if line.startswith("RssAnon"):
+            if line.startswith("VmRSS"):
                 return int(line.split()[1]) << 10
     return 0
 
@@ -34,7 +34,7 @@ def anonymous_bytes() -> int:
 class Peak:
     """Looks at some memory every few milliseconds."""
 
-    def __init__(self, look: Callable[[], int] = anonymous_bytes, pause: float = 0.01) -> None:
+    def __init__(self, look: Callable[[], int] = resident_bytes, pause: float = 0.01) -> None:
         self.bytes = 0
         self._look = look
         self._pause = pause

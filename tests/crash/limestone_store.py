@@ -217,6 +217,28 @@ def compacts(disk: Disk, history: History[Item], **options: Any) -> None:
         app.switch()
 
 
+def serves_a_snapshot(disk: Disk, history: History[Item], **options: Any) -> None:
+    """The state at opening, whose places are too many for the memory, is written by a compaction and when asked for."""
+    with Driver(disk, history, **options) as app:
+        app.write(0, (1, b"a", b"1"), (1, b"b", b"2"))
+        app.switch()
+    with Driver(disk, history, snapshot=True, memory_bytes=1) as app:
+        shot = app.store.snapshot
+        assert shot is not None
+        app.write(1, (1, b"a", None))
+        app.switch()
+        assert app.store.get(1, b"a") is None
+        assert app.store.compact() is not None
+        app.write(0, (1, b"c", b"3"))
+        app.switch()
+        assert [entry.key for entry in app.store.scan(1)] == [b"b", b"c"]
+        app.store.write_snapshot()
+        assert [(entry.key, entry.value) for entry in shot.scan()] == [(b"a", b"1"), (b"b", b"2")]
+    with Driver(disk, history, snapshot=True) as app:
+        app.write(0, (1, b"d", b"4"))
+        app.switch()
+
+
 def compacted_once(disk: Disk, history: History[Item], **options: Any) -> None:
     """A directory with a compacted file."""
     with Driver(disk, history, **options) as app:
@@ -433,6 +455,7 @@ SUITE = Suite(
         *_of(
             "designed", life, rotates, begins_before_a_rotation, compacts, is_aborted, atomic_bytes=4
         ),  # torn in larger pieces: they are long
+        *_of("designed", serves_a_snapshot, atomic_bytes=4),
         Scenario("goes-on-without-an-epoch-file", migrates, prepare=begun_epochs),
         Scenario("migrates", migrates, prepare=first_version),
         Scenario("migrates-a-compacted-log", migrates, prepare=first_version_compacted, atomic_bytes=4),

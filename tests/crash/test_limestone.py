@@ -30,6 +30,8 @@ from flintlog.dialects.limestone.store import (
     datastore,
     epoch_file,
     healing,
+    places,
+    present,
     snapshot,
     staged,
 )
@@ -64,6 +66,8 @@ MODULES = (
     datastore,
     epoch_file,
     healing,
+    places,
+    present,
     snapshot,
     staged,
 )

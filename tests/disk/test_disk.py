@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
-from flintlog.disk import Disk, LocalKernel, write_all
+from flintlog.disk import Disk, LocalKernel, give_back, write_all
 from flintlog.disk.disk import COPY_BYTES_MAX
 from flintlog.errors import ClosedError, DiskError
 
@@ -180,6 +181,33 @@ def test_a_view_too_large_to_copy_is_mapped(disk, path):
         assert len(view) == COPY_BYTES_MAX + 1
         file.pwrite(b"x", 7)
         assert view[7:8] == b"x"
+
+
+def resident(view: memoryview) -> int:
+    """How many bytes of a mapped file are in this process."""
+    address = f"{np.frombuffer(view, np.uint8).ctypes.data:x}-"
+    with open("/proc/self/smaps") as file:
+        lines = iter(file)
+        next(line for line in lines if line.startswith(address))
+        return int(next(line for line in lines if line.startswith("Rss:")).split()[1]) << 10
+
+
+def test_pages_that_are_given_back_hold_the_same_bytes_when_they_are_read_again(disk, path):
+    with disk.open(path, "create") as file:
+        file.pwrite(b"abcd" * 250_000, 0)
+        view = file.view()
+        assert bytes(view) == b"abcd" * 250_000
+        assert resident(view) >= len(view)
+        give_back(view, 5000, len(view))
+        assert resident(view) < 500_000
+        assert bytes(view) == b"abcd" * 250_000
+        file.pwrite(b"x", 7000)
+        give_back(view, 0, len(view))
+        assert (resident(view), view[7000:7001]) == (0, b"x")
+        for other in (file.view(copy=True), view[10:], memoryview(b""), file.view(copy=True, begin=5, end=9)):
+            before = bytes(other)
+            give_back(other, 0, len(other))
+            assert other == before
 
 
 def test_closing_twice_is_harmless(disk, path):

@@ -1,9 +1,9 @@
 """What we write in the shipped edition has the bytes of the original, file for file.
 
 The recorded scenarios are driven through our store with the recorded times and identity, and the directories that the
-original was given are opened. `data/snapshot` differs where there is a compacted file: the original leaves its part
-out of the snapshot, ours is the whole state. `data/durable` and `kept/` are ours alone, and the original passes them
-over. Other differences are in the tables, each with its reason.
+original was given are opened, and asked for `data/snapshot`. It differs where there is a compacted file: the original
+leaves its part out of the snapshot, ours is the whole state. `data/durable` and `kept/` are ours alone, and the
+original passes them over. Other differences are in the tables, each with its reason.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Replay:
             instance=lambda: self._instance,
             keep_superseded=True,
         )
+        self._store.write_snapshot()
         self._channels = [self._store.channel() for _ in range(int(count))]
         self._sessions = {}
 
@@ -185,6 +186,6 @@ def test_a_directory_that_was_opened_has_the_recorded_files(case, tmp_path):
     ours, theirs = lay_out(case, "dir", tmp_path), lay_out(case, "dir_after", tmp_path)
     times = iter(recorded_times(theirs))
     instance = lay.decode_manifest((theirs / lay.MANIFEST_FILE).read_bytes()).instance
-    with Datastore(ours, clock=lambda: next(times), instance=lambda: instance, keep_superseded=True):
-        pass
+    with Datastore(ours, clock=lambda: next(times), instance=lambda: instance, keep_superseded=True) as store:
+        store.write_snapshot()
     assert differing(files_of(ours), files_of(theirs)) == OPENED.get(case, set())

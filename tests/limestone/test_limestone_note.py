@@ -97,14 +97,17 @@ def test_a_session_that_is_open_at_a_rotation_ends_in_the_rotated_file_and_no_ot
     assert keys(tmp_path) == [b"before", b"behind", b"open", b"until its end"]
 
 
-def test_the_snapshot_is_made_at_each_start_and_stays_when_the_store_is_closed(tmp_path):
+def test_the_snapshot_is_that_of_the_last_start_and_stays_when_the_store_is_closed(tmp_path):
     with Datastore(tmp_path) as store:
         write(store, b"a")
     with Datastore(tmp_path) as store:
         write(store, b"b")
+        store.write_snapshot()
     first = (tmp_path / lay.SNAPSHOT_FILE).read_bytes()
     assert first == lay.encode_begin(0) + lay.put(1, b"a", b"v", (1, 0)).encode()
-    Datastore(tmp_path).close()
+    with Datastore(tmp_path) as store:
+        assert not (tmp_path / lay.SNAPSHOT_FILE).exists()
+        store.write_snapshot()
     assert (tmp_path / lay.SNAPSHOT_FILE).read_bytes() == first + lay.put(1, b"b", b"v", (2, 0)).encode()
     shutil.rmtree(tmp_path / "data")
     assert keys(tmp_path) == [b"a", b"b"]

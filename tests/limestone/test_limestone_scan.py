@@ -182,6 +182,20 @@ def test_a_file_is_scanned_in_ranges_that_begin_anywhere(form):
             assert joined.tolist() == getattr(all_entries, name).tolist(), (cut, name)
 
 
+def test_a_walk_by_pieces_is_the_same(form, monkeypatch):
+    view = memoryview(SAMPLE)
+    for end in (None, len(SAMPLE) - 1, len(SAMPLE) // 2):
+        monkeypatch.setattr(scan, "_WALK_BYTES", len(SAMPLE))
+        whole = scan.walk(view, 0, end)
+        for piece in (1, 7, 50):
+            monkeypatch.setattr(scan, "_WALK_BYTES", piece)
+            found = scan.walk(view, 0, end, chunk=2)
+            assert found.stop == whole.stop
+            for name in whole.snippets.types():
+                one, other = getattr(found.snippets, name), getattr(whole.snippets, name)
+                assert one.tolist() == other.tolist(), (end, piece, name)
+
+
 def test_manifests_are_written_as_the_note_and_the_program_write_them():
     assert Manifest(2).encode() == b'{\n    "format_version": "1.0",\n    "persistent_format_version": 2\n}'
     uuid = "f71dffa3-e8a9-4833-ab36-191b88d518e9"

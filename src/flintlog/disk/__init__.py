@@ -9,6 +9,7 @@ from flintlog.disk.disk import (
     File,
     Mode,
     Progress,
+    give_back,
     no_progress,
     write_all,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Stat",
     "TransactionKernel",
     "assembled",
+    "give_back",
     "interruptible",
     "no_progress",
     "take_lock",

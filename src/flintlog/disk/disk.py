@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from flintlog.disk import forks
-from flintlog.disk.kernel import Access, Kernel, LocalKernel, Stat
+from flintlog.disk.kernel import Access, Kernel, LocalKernel, Mapped, Stat
 from flintlog.disk.limits import allow_more_files
 from flintlog.errors import ClosedError, DiskError, ForkedError, RefusedError, UsageError
 
@@ -407,6 +407,12 @@ class Disk:
         file.sync()
         self.rename(file.path, target)
         file.path, file.scratch = target, None
+
+
+def give_back(view: memoryview, begin: int, end: int) -> None:
+    """Give the pages of a mapped file that were read back to the system. A later read gets the same bytes."""
+    if begin < end and isinstance(view.obj, Mapped) and view.nbytes == len(view.obj):
+        view.obj.give_back(begin, end)
 
 
 def write_all(file: File, chunks: Iterable[Buffer]) -> int:

@@ -155,6 +155,14 @@ class ReadOnly:
     mkdir = rename = link = unlink = rmdir = sync_directory = _refuse
 
 
+class Mapped(mmap.mmap):
+    """A whole file, mapped."""
+
+    def give_back(self, begin: int, end: int) -> None:
+        start = begin - begin % mmap.PAGESIZE
+        self.madvise(mmap.MADV_DONTNEED, start, end - start)
+
+
 class LocalKernel:
     """The operating system this process runs on."""
 
@@ -182,7 +190,7 @@ class LocalKernel:
             os.fdatasync(handle)  # includes the size; leaves out only times
 
     def map(self, handle: int, size: int) -> memoryview:
-        return memoryview(mmap.mmap(handle, size, prot=mmap.PROT_READ)) if size else memoryview(b"")
+        return memoryview(Mapped(handle, size, prot=mmap.PROT_READ)) if size else memoryview(b"")
 
     def map_range(self, handle: int, start: int, end: int) -> memoryview:
         before = start % mmap.ALLOCATIONGRANULARITY

@@ -401,6 +401,7 @@ def _put_key(store: _Keys, notes: Notes, chance: random.Random) -> None:
     [name] = fresh("k")
     with notes.add(name):
         store.change(lambda session: session.put(1, name.encode(), b"value"))
+        assert store.store.get(1, name.encode()) == b"value"
 
 
 def _put_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
@@ -413,6 +414,7 @@ def _remove_key(store: _Keys, notes: Notes, chance: random.Random) -> None:
     name = chance.choice(sorted(notes.added - notes.removing) or ["a key that is not there"])
     with notes.remove(name):
         store.change(lambda session: session.remove(1, name.encode()))
+        assert (1, name.encode()) not in store.store
 
 
 def _abort(store: _Keys, notes: Notes, chance: random.Random) -> None:
@@ -435,6 +437,11 @@ def _rotate_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
 
 def _compact_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
     store.store.compact()
+
+
+def _scan_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
+    seen = [entry.key for entry in store.store.scan(1)]
+    assert seen == sorted(set(seen))
 
 
 def _load_keys(store: _Keys, notes: Notes, chance: random.Random) -> None:
@@ -462,6 +469,7 @@ _KEYS = {
     "put_many": _put_keys,
     "remove": _remove_key,
     "rotate": _rotate_keys,
+    "scan": _scan_keys,
 }
 
 SUBJECTS = (

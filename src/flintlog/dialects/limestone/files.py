@@ -122,7 +122,7 @@ def _sort_in(found: Listing, name: str, size: int) -> None:
     elif lay.is_compacted_name(name):
         found.compacted[name] = size
     elif lay.is_wal_name(name):
-        found.logs.append(_log_file(name, size))
+        found.logs.append(log_file(name, size))
     elif name == lay.EPOCH_FILE or lay.ROTATED_EPOCH_NAME.fullmatch(name):
         found.epochs[name] = size
     elif name.startswith(lay.EPOCH_FILE):
@@ -133,7 +133,8 @@ def _sort_in(found: Listing, name: str, size: int) -> None:
         found.foreign[name] = size
 
 
-def _log_file(name: str, size: int) -> LogFile:
+def log_file(name: str, size: int) -> LogFile:
+    """A log by its name."""
     if match := lay.ACTIVE_NAME.fullmatch(name):
         return LogFile(name, size, int(match[1]))
     if match := lay.ROTATED_NAME.fullmatch(name):

@@ -2,15 +2,17 @@
 
 All integers are unsigned and little-endian. A log directory holds
 
-    limestone-manifest.json         which version of the format; also the file that a writer locks pwal_NNNN
-    the log of channel N, open for appending pwal_NNNN.<ms14>.<n>            the same, rotated: 14 digits of
-    milliseconds, a number that makes it unique epoch                           which epochs are durable; rotated:
-    epoch.<ms14>.<epoch> compaction_catalog              which compacted files count, what they cover; .back is the one
-    before it cmpct_NNNN                      compacted files of the designed edition; .tmp while they are written
-    pwal_0000.compacted             the compacted file of the shipped edition; .prev is the one before it data/snapshot
-    the state at the last start, made anew at each data/durable                    a copy of the last record of epoch,
-    never synced: it shows when epoch lost some blob/dir_DD/<16 hex>.blob       large values, by number; DD is the
-    number modulo 100 .epoch.tmp, compaction_temp/    scratch of the original program, with sorting/ and ctrl/
+    limestone-manifest.json         which version of the format; also the file that a writer locks
+    pwal_NNNN                       the log of channel N, open for appending
+    pwal_NNNN.<ms14>.<n>            the same, rotated: 14 digits of milliseconds, a number that makes it unique
+    epoch                           which epochs are durable; rotated: epoch.<ms14>.<epoch>
+    compaction_catalog              which compacted files count, what they cover; .back is the one before it
+    cmpct_NNNN                      compacted files of the designed edition; .tmp while they are written
+    pwal_0000.compacted             the compacted file of the shipped edition; .prev is the one before it
+    data/snapshot                   the state at the last start, when it was asked for or a compaction ran
+    data/durable                    a copy of the last record of epoch, never synced: it shows when epoch lost some
+    blob/dir_DD/<16 hex>.blob       large values, by number; DD is the number modulo 100
+    .epoch.tmp, compaction_temp/    scratch of the original program, with sorting/ and ctrl/
 
 A log file is a sequence of records without a header. Nothing has a checksum, and a record's first byte is its
 type. A session is written as a *snippet*: a begin marker with the session's epoch, entries, and from version 6 on

@@ -34,6 +34,7 @@ from flintlog.dialects.limestone.merge import Merge, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
 from flintlog.dialects.limestone.survey import Survey
+from flintlog.disk import give_back
 
 T = TypeVar("T")
 
@@ -60,8 +61,12 @@ class Reading:
 
     name: str
     snippets: Snippets
-    base: bool
+    channel: int | None  # None: it is a compacted file
     active: bool
+
+    @property
+    def base(self) -> bool:
+        return self.channel is None
 
 
 class State:
@@ -82,10 +87,11 @@ class State:
         self._readings = list(readings(survey, self.epoch))
         self.names = [reading.name for reading in self._readings]
         self.views = [survey.view(reading.name, active=reading.active) for reading in self._readings]
+        self.channels = [reading.channel for reading in self._readings]
         self._sources = _sources(self.views)
         self._merge = Merge(Sources(self._sources), threads_for(sum(map(len, self.views))), order)
-        self._cleared = Cleared()
-        self._entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
+        self.cleared = Cleared()
+        self.entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
         self._seen = [0] * len(self._readings)  # entries of each file in this pass
 
     def __iter__(self) -> Iterator[Live]:
@@ -96,8 +102,12 @@ class State:
         passes = Passes(self._merge, self._streams, self._memory_bytes, self._tell)
         return passes.mapped(lambda winners: function(self._live(winners)))
 
+    def numbers(self, live: Live) -> Words:
+        """Where entries stand when the files are laid end to end."""
+        return live.offset.astype(np.uint64) + self._merge.sources.starts[live.file]
+
     def _live(self, winners: Candidates) -> Live:
-        live = winners[self._cleared.is_live(winners, self._merge.groups)]
+        live = winners[self.cleared.is_live(winners, self._merge.groups)]
         file = self._merge.sources.of(live.address)
         offset = (live.address - self._merge.sources.starts[file]).astype(np.int64)
         return Live(
@@ -113,7 +123,7 @@ class State:
     def _tell(self) -> None:
         """Report how far this pass over the files is, as if all entries had one size."""
         size = sum(len(view) for view in self.views)
-        self._survey.disk.progress(sum(self._seen) * size // max(self._entries, 1), size)
+        self._survey.disk.progress(sum(self._seen) * size // max(self.entries, 1), size)
 
     def _streams(self, merge: Merge) -> list[Iterator[Candidates]]:
         return [self._stream(merge, which) for which in range(len(self._readings))]
@@ -127,10 +137,11 @@ class State:
             self._seen[which] = seen
             of_keys = OF_KEYS[entries.type]
             if not of_keys.all():
-                self._cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
+                self.cleared.note(entries[~of_keys], reading.snippets, self._survey.low)
                 entries = entries[of_keys]
             if len(entries):
                 yield merge.candidates(source, columns_of(entries, base=reading.base))
+                give_back(source.buffer, int(entries.offset[0]), int(entries.offset[-1]))
         if seen != int(reading.snippets.entries.sum()):
             raise ChangedError(
                 "this file was changed while it was read",
@@ -162,6 +173,20 @@ class Cleared:
             self._versions[storage] = max(self._versions.get(storage, (0, 0)), version)
             if int(snippets.epoch[entries.snippet[at]]) > low:
                 self._emptied.add(storage)
+
+    def __bool__(self) -> bool:
+        return bool(self._versions)
+
+    def copy(self) -> Cleared:
+        copied = Cleared()
+        copied._versions, copied._emptied = self._versions.copy(), self._emptied.copy()
+        return copied
+
+    def hides(self, storage: int, version: Version, *, base: bool) -> bool:
+        """Has a clearing taken this entry away? `base` says that it stands in a compacted file."""
+        if base:
+            return storage in self._emptied
+        return version < self._versions.get(storage, version)
 
     def is_live(self, winners: Candidates, groups: Groups) -> NDArray[np.bool_]:
         """Which winners are neither removed nor cleared. An entry with the same version as a clearing stays."""
@@ -218,12 +243,12 @@ def readings(survey: Survey, epoch: int) -> Iterator[Reading]:
     """The files and snippets that make the state at an epoch; the base first."""
     for name in survey.base:
         snippets = survey.base_walks[name].snippets
-        yield Reading(name, snippets[snippets.kind == lay.BEGIN], True, False)
+        yield Reading(name, snippets[snippets.kind == lay.BEGIN], None, False)
     low = -1 if survey.all_history else survey.low
     for read in survey.logs:
         counted = read.counted(low, epoch)
         if len(counted):
-            yield Reading(read.file.name, counted, False, read.file.active)
+            yield Reading(read.file.name, counted, read.file.order[0], read.file.active)
 
 
 def _sources(views: list[memoryview]) -> list[Source]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from flintlog.columns.compile import kernel, le32, le64, window
 from flintlog.columns.table import Columns
 from flintlog.dialects.limestone import layout as lay
+from flintlog.disk import give_back
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -33,6 +34,7 @@ OUTSIDE = 4  # an entry or an end marker outside a snippet
 _FULL = 5
 
 SNIPPETS_CHUNK = 1 << 16
+_WALK_BYTES = 16 << 20  # that are mapped at a time
 ENTRIES_CHUNK = 1 << 17
 
 _PUT, _BEGIN, _END, _REMOVE, _INVALIDATED = lay.PUT, lay.BEGIN, lay.END, lay.REMOVE, lay.INVALIDATED
@@ -264,14 +266,20 @@ def walk(
         columns = [np.zeros(capacity, kind) for kind in Snippets.types().values()]
         if carried and around is not None:
             columns[0][0], columns[2][0], columns[3][0] = around.offset, around.epoch, around.kind
-        count, at, inside, reason = _walk.run(
-            limit - at, buffer, at, limit, size, inside, int(carried), *(*columns, reached)
-        )
+        count, reason = int(carried), PAUSED
         carried = False
+        while reason == PAUSED:
+            begin, upto = at, min(limit, at + _WALK_BYTES)
+            count, at, inside, reason = _walk.run(
+                limit - at, buffer, at, upto, size, inside, count, *(*columns, reached)
+            )
+            at, inside = int(at), bool(inside)
+            give_back(buffer, begin, at)
+            if at >= limit:
+                break
         parts.append(Snippets.filled(columns, count))
         if reason != _FULL:
-            return Walk(Snippets.join(parts), Stop(int(at), int(reason), bool(inside)))
-        at, inside = int(at), bool(inside)
+            return Walk(Snippets.join(parts), Stop(at, int(reason), inside))
 
 
 @kernel

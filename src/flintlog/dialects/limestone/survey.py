@@ -88,6 +88,7 @@ class Survey:
 
     disk: Disk
     path: str
+    alone: bool = False  # the lock is held and no session is open: nothing cuts a log
     listing: Listing = field(default_factory=Listing)
     manifest: Manifest | None = None
     manifest_name: str | None = None  # the file that holds
@@ -167,7 +168,7 @@ class Survey:
         place = self.place(name)
         try:
             with self.disk.open(place) as file:
-                return file.view(copy=active, begin=begin, end=end)
+                return file.view(copy=active and not self.alone, begin=begin, end=end)
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -191,17 +192,19 @@ def survey(
     progress: Progress | None = None,
     walker: Walker | None = None,
     assumed: Manifest | None = None,
+    alone: bool = False,
 ) -> Survey:
     """Look at every file; with `walk=False` at all but the logs and the compacted files.
 
     Looks again at a directory that changes meanwhile. An `assumed` manifest stands in for a damaged one.
+    `alone` says that nothing cuts a log meanwhile.
     """
     progress = progress or disk.progress
     walker = (walker or partial(_walks, progress=progress)) if walk else None
     for attempt in range(_ATTEMPTS):
         catalogs = _catalog_bytes(disk, path)
         try:
-            found = _survey(disk, path, catalogs, progress, walker, assumed)
+            found = _survey(Survey(disk, path, alone), catalogs, progress, walker, assumed)
         except ChangedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -218,14 +221,13 @@ def _has_rotated(found: Survey) -> bool:
 
 
 def _survey(
-    disk: Disk,
-    path: str,
+    found: Survey,
     catalogs: dict[str, bytes],
     progress: Progress,
     walker: Walker | None,
     assumed: Manifest | None,
 ) -> Survey:
-    found = Survey(disk, path)
+    disk, path = found.disk, found.path
     before = list_files(disk, path)
     # The epoch first: what is durable now is already in the logs, which are listed next.
     # And its witness before that: it is never ahead of the epoch file.

@@ -7,7 +7,7 @@ import os
 import posixpath
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,16 +20,17 @@ from flintlog.core.workers import Workers
 from flintlog.dialects.limestone import distributed, files
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.distributed import Distribution, Looking, Looks
-from flintlog.dialects.limestone.layout import Catalog, Edition, Version
-from flintlog.dialects.limestone.merge import by_bytes, numeric
+from flintlog.dialects.limestone.layout import Catalog, Edition, Entry, Version
 from flintlog.dialects.limestone.passes import MEMORY_BYTES
-from flintlog.dialects.limestone.replay import State
+from flintlog.dialects.limestone.replay import Cleared, State
 from flintlog.dialects.limestone.store import blobs, compaction, creation, healing, staged
 from flintlog.dialects.limestone.store.auto import INTERVAL_SECONDS, Automatic
 from flintlog.dialects.limestone.store.channel import FLUSH_BYTES, Channel
 from flintlog.dialects.limestone.store.compaction import COMPACTED_BYTES, Compacted
 from flintlog.dialects.limestone.store.epoch_file import EpochFile
-from flintlog.dialects.limestone.store.snapshot import Snapshot, write_snapshot
+from flintlog.dialects.limestone.store.places import places_in, places_of
+from flintlog.dialects.limestone.store.present import Base, Present
+from flintlog.dialects.limestone.store.snapshot import Snapshot
 from flintlog.dialects.limestone.survey import Survey, survey
 from flintlog.disk import DEFERRED, Disk, FailStop, File, take_lock
 from flintlog.errors import RefusedError, UsageError
@@ -128,21 +129,25 @@ class Datastore(Closes):
         if creation.name_first_compacted(found):
             found = self._survey()
         self._heal(found, instance)
-        order = numeric if self.edition == "designed" else by_bytes
+        order = compaction.order_of(self.edition)
         self.snapshot: Snapshot | None = None
+        self._present: Present | None = None
         if snapshot:
             fresh = self._survey() if self._was_changed(found) else found
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
-            self.snapshot = write_snapshot(self.disk, self.path, state, order)
+            places = places_of(self.disk, self.path, state, order, self._memory_bytes)
+            self.snapshot = Snapshot(self.disk, self.path, places, state.epoch, self._memory_bytes)
+            base = Base(places, state.channels, self._durable, state.cleared)
+            self._present = Present(self.disk, self.path, base, lambda: self._durable)
 
     def _was_changed(self, found: Survey) -> bool:
         """May opening have changed what a survey before it saw?"""
         version = found.manifest.version if found.manifest else 0
         return bool(found.findings) or self.edition == "shipped" or version != lay.VERSION_OF["designed"]
 
-    def _survey(self) -> Survey:
+    def _survey(self, *, alone: bool = True) -> Survey:
         walker = None if self._looks is None else self._looks.walks
-        return survey(self.disk, self.path, walker=walker)
+        return survey(self.disk, self.path, walker=walker, alone=alone)
 
     def _lock_manifest(self) -> None:
         """The original locks the manifest; a store of ours that comes here has the directory already."""
@@ -348,6 +353,36 @@ class Datastore(Closes):
         self._advance()
         return epoch
 
+    # Reading
+
+    def get(self, storage: int, key: bytes) -> bytes | None:
+        """The value that a key has now, by all that is durable; None when there is none."""
+        found = self.entry(storage, key)
+        return None if found is None else found.value
+
+    def entry(self, storage: int, key: bytes) -> Entry | None:
+        """The whole entry of a key, with version and blobs."""
+        return self._reading().entry(storage, key)
+
+    def __contains__(self, place: tuple[int, bytes]) -> bool:
+        """Has a storage this key now? `(storage, key) in store`."""
+        return self.entry(*place) is not None
+
+    def scan(
+        self, storage: int | None = None, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[Entry]:
+        """Entries in the order of their keys: all, or those of one storage from `start` on and below `stop`.
+
+        They are those of one moment: when the first is asked for.
+        """
+        return self._reading().scan(storage, start, stop)
+
+    def _reading(self) -> Present:
+        self.failstop.check()
+        if self._present is None:
+            raise _without_snapshot()
+        return self._present
+
     # Upkeep
 
     def rotate(self) -> list[str]:
@@ -359,7 +394,7 @@ class Datastore(Closes):
 
     def _rotate(self, *, epochs: bool | None = None) -> Rotation:
         names = []
-        with self._recording, self._lock, self.guard():
+        with self._recording, self._lock, self.guard(), self._changing() as renamed:
             if epochs or (epochs is None and self.edition == "designed"):
                 name = self._epochs.rotate(self._milliseconds(), self._switched)
                 names += [name] if name else []
@@ -369,6 +404,7 @@ class Datastore(Closes):
                 name: healing.rotate(self.disk, self.path, name, self._milliseconds(), spare=name in written)
                 for name in sorted(there)
             }
+            renamed.update(rotated)
             for channel in self._channels:
                 if channel.name in rotated:
                     channel.rotate(rotated[channel.name])
@@ -384,10 +420,12 @@ class Datastore(Closes):
             self.failstop.check()
             rotation = self._rotate()
             looking = None if self._looks is None else Looking(self._looks, self.disk, self.path)
-            found = self._survey() if looking is None else looking.survey
+            found = self._survey(alone=False) if looking is None else looking.survey
             found.refuse_damage()
             if not compaction.is_due(found, rotation.epoch):
                 return None
+            if self.snapshot is not None and not self.snapshot.is_written:
+                self.snapshot.write()  # it holds logs that go
             write = None
             if looking is not None:
                 order = compaction.order_of(self.edition)
@@ -399,11 +437,39 @@ class Datastore(Closes):
                 file_bytes=self._compacted_bytes,
                 memory_bytes=self._memory_bytes,
                 write=write,
-                guard=self.guard,
+                guard=self._guarded,
             )
+            self._rebase(done)
             with self.guard():
                 self._collect(done.superseded)
             return done
+
+    def _changing(self) -> AbstractContextManager[dict[str, str]]:
+        """Around changes of logs that other threads may read."""
+        return nullcontext({}) if self._present is None else self._present.changing()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        with self._changing(), self.guard():
+            yield
+
+    def _rebase(self, done: Compacted) -> None:
+        """Read what is durable from the compacted files; the logs that they replace can go."""
+        if self._present is None:
+            return
+        order = compaction.order_of(self.edition)
+        places = places_in(self.disk, self.path, list(done.files), order, self._memory_bytes)
+        base = Base(places, [None] * len(done.files), done.epoch, Cleared())
+        self._present.rebase(base, done.superseded)
+
+    def write_snapshot(self) -> None:
+        """Write `data/snapshot`, the state at opening as a sorted file, while channels go on."""
+        self.failstop.check()
+        if self.snapshot is None:
+            raise _without_snapshot()
+        with self._upkeep, self.failstop.preparing():
+            self.failstop.check()
+            self.snapshot.write()
 
     def _collect(self, superseded: Sequence[str]) -> None:
         """Remove what nothing needs any more; logs may be kept, compacted files before the last never are."""
@@ -450,9 +516,28 @@ class Datastore(Closes):
                     for channel in self._channels:
                         channel.close()
                     self._epochs.close()
+                    if self._present is not None:
+                        self._present.close()
                     self._unlock()
+            if mine:
+                self._tell_pending()
+
+    def _tell_pending(self) -> None:
+        """Say what the next opening will forget."""
+        pending = sorted(epoch for epoch in self._ended if epoch > self._durable)
+        if pending:
+            _log.warning(
+                "%s was closed with sessions in epoch %d that are not durable, and will be forgotten; "
+                "call switch_epoch() before close()",
+                self.path,
+                pending[-1],
+            )
 
     def _unlock(self) -> None:
         for file in reversed(self._lock_files):
             file.close()
         self._lock_files = []
+
+
+def _without_snapshot() -> UsageError:
+    return UsageError("this store was opened without a snapshot", advice="Open it with snapshot=True")

@@ -29,7 +29,7 @@ from flintlog.disk.disk import COPY_BYTES_MAX
 _INVALIDATED = bytes([lay.INVALIDATED])
 PARTED_SCRATCH = "compaction_temp/parted"  # sessions on their way from one log to another
 # Scratch of the original, as large as the log, which removes it at every start, too; and that of our compactions.
-_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", PARTED_SCRATCH)
+_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", PARTED_SCRATCH, f"{lay.SNAPSHOT_FILE}.")
 
 
 def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
@@ -41,6 +41,8 @@ def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
     for name in found.listing.scratch:
         if "/" not in name or name.startswith(_SCRATCH):
             found.disk.unlink(found.place(name))
+    if found.listing.snapshot is not None:
+        found.disk.unlink(found.place(lay.SNAPSHOT_FILE))  # the state at an earlier opening
     for read in found.logs:
         _heal_log(found, read, milliseconds)
 

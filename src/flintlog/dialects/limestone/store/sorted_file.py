@@ -7,12 +7,25 @@ disk, so that a state in that order (`merge.by_bytes`) is needed for a file that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from flintlog.columns.gather import Ints, gather
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.replay import Live, State
 from flintlog.dialects.limestone.tables import pieces, zero_versions
+
+T = TypeVar("T")
+
+
+class Sorted(Protocol):
+    """Live entries in key order: a state, or the places of one."""
+
+    names: list[str]
+    views: list[memoryview]
+
+    def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
+        """What a function makes of each batch."""
 
 
 def sorted_file(state: State, epoch: int, *, zero_versions: bool = False) -> Iterator[bytes | bytearray]:
@@ -22,13 +35,13 @@ def sorted_file(state: State, epoch: int, *, zero_versions: bool = False) -> Ite
         yield data
 
 
-def sorted_records(state: State, *, zero_versions: bool = False) -> Iterator[tuple[bytearray, Ints]]:
+def sorted_records(state: Sorted, *, zero_versions: bool = False) -> Iterator[tuple[bytearray, Ints]]:
     """The live entries as they were logged, in chunks, with where each begins in its chunk (one more for the end)."""
     for chunks in state.mapped(lambda live: list(_records(state, live, zero_versions))):
         yield from chunks
 
 
-def _records(state: State, live: Live, zero: bool) -> Iterator[tuple[bytearray, Ints]]:
+def _records(state: Sorted, live: Live, zero: bool) -> Iterator[tuple[bytearray, Ints]]:
     for piece in pieces(live.length, state.names[0] if state.names else ""):
         data, starts = gather(state.views, live.file[piece], live.offset[piece], live.length[piece])
         if zero:

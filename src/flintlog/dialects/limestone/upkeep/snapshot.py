@@ -16,7 +16,7 @@ from flintlog.disk import Disk, take_lock
 
 
 def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | None = None) -> Plan:
-    """Write the state at the durable epoch, or at an earlier one, as a sorted file. The next opening writes it anew."""
+    """Write the state at the durable epoch, or at an earlier one, as a sorted file. The next opening removes it."""
     looks = None if workers is None else Looks(workers)
     found = survey(disk, path, walker=None if looks is None else looks.walks)
     found.refuse_damage()
@@ -28,7 +28,7 @@ def plan_snapshot(disk: Disk, path: str, as_of: int | None, workers: Workers | N
         try:
             order = order_of(found.edition)
             if looks is None:
-                write_snapshot(disk, path, State(survey(disk, path), as_of, order=order), order)
+                write_snapshot(disk, path, State(survey(disk, path), as_of, order=order))
             else:
                 looking = Looking(looks, disk, path)
                 _write(Distribution(looking, epoch_of(looking.survey, as_of), order=order), path)
