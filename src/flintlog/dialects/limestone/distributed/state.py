@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flintlog.columns.packing import pack
 from flintlog.core.workers import Exchange, Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import tables
@@ -26,9 +27,9 @@ from flintlog.dialects.limestone.distributed.tasks import (
     Order,
     Reading,
     copied,
-    produce,
-    records_of,
-    reduce,
+    live_records,
+    parted,
+    portions,
 )
 from flintlog.dialects.limestone.merge import numeric
 from flintlog.dialects.limestone.passes import pivots_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SORTED_BYTES = 160  # that a task holds of each entry that it sorts
+_CELL_ROWS = 1 << 15
 _TASKS_MIN = 4  # for each worker, as long as there are windows for them
 _WINDOWS_MAX = 16  # of one task
 PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
@@ -61,7 +63,7 @@ class Distribution:
         bucket_entries: int | None = None,
     ) -> None:
         looking.survey.refuse_damage()
-        self._workers = looking.workers
+        self.workers = looking.workers
         found = looking.survey
         self.disk = found.disk
         self.files, self._readings = _readings(looking, epoch)
@@ -70,8 +72,8 @@ class Distribution:
         ]
         bucket_entries = bucket_entries or looking.workers.task_bytes // SORTED_BYTES
         entries = [reading.entries for reading in self._readings]
-        cuts, buckets = cut(entries, bucket_entries, self._workers.count)
-        self._tasks = [tuple(self._readings[task]) for task in cuts]
+        cuts, buckets = cut(entries, bucket_entries, self.workers.count)
+        self.tasks = [tuple(self._readings[task]) for task in cuts]
         if len(cuts) * buckets > PIECES_MAX:
             raise RefusedError(
                 f"{len(cuts):,} tasks would give pieces to {buckets:,} buckets each",
@@ -94,18 +96,12 @@ class Distribution:
 
     def facts(self) -> list[Facts]:
         """What verify tells of the state, bucket by bucket in the order of keys."""
-        with self.exchange() as exchange:
-            found = exchange.map(functools.partial(facts, self.job))
+        found = self.exchange().map(functools.partial(facts, self.job))
         return [found[bucket] for bucket in sorted(found)]
 
     def exchange(self) -> Exchange:
-        """The winners of each bucket, with the workers."""
-        return self._workers.exchange(
-            functools.partial(produce, self.job),
-            self._tasks,
-            self.job.buckets,
-            functools.partial(reduce, self.job),
-        )
+        """The candidates of each bucket, with the workers."""
+        return self.workers.exchange(functools.partial(cells, self.job), self.tasks, self.job.buckets)
 
 
 def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading]]:
@@ -190,10 +186,18 @@ def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[LogF
     return cleared
 
 
+def cells(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]]:
+    """The candidates of some windows in buckets, some rows at a time: many small cells travel faster than a few
+    large ones."""
+    for bucket, part in parted(job, readings):
+        for begin in range(0, len(part), _CELL_ROWS):
+            yield bucket, pack(part[begin : begin + _CELL_ROWS])
+
+
 def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
     """The live records of a bucket as rows of the state."""
     sources = job.sources()
-    for some in records_of(pieces):
+    for some in portions(live_records(job, pieces)):
         data, starts = copied(sources, some)
         file = np.zeros(len(some), np.int32)
         keys = some.key_length.astype(np.int64)
@@ -222,7 +226,7 @@ def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
     sources = job.sources()
     names: list[tuple[int, int, int]] = []
     keys = size = 0
-    for records in records_of(pieces):
+    for records in portions(live_records(job, pieces)):
         keys += len(records)
         size += int((records.length - lay.PUT_SIZE - records.key_length).sum())
         for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):

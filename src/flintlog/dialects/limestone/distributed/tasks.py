@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import copy_ranges, offsets_of
-from flintlog.columns.packing import pack, unpack
+from flintlog.columns.packing import unpack
 from flintlog.columns.table import Columns, slices
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.candidates import (
@@ -33,7 +32,6 @@ from flintlog.errors import RefusedError
 OUTPUT_BYTES = 64 << 20  # that a task holds at a time
 
 _WINDOWS_MAX = 1 << 15
-_CELL_ROWS = 1 << 15
 _SHARE_MAX = 0.7  # of winners: with more, dropping the others is not worth its time
 
 Order = Callable[[int], int]
@@ -111,7 +109,7 @@ class Windows(Sources):
             del view
 
 
-def produce(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]]:
+def parted(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, Candidates]]:
     """The candidates of some windows, sorted into buckets."""
     groups = job.groups()
     part = Candidates.join([some for reading in readings for some in _candidates(job, groups, reading)])
@@ -129,8 +127,7 @@ def produce(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]
             winners = merge.winners(mine, ranks, depths)
             deduplicate = len(winners) <= _SHARE_MAX * len(mine)
             mine = winners
-        for cell in _cells(mine):
-            yield bucket, cell
+        yield bucket, mine
 
 
 def _candidates(job: Job, groups: Groups, reading: Reading) -> Iterator[Candidates]:
@@ -165,47 +162,23 @@ class LiveRecords(Columns):
     minor: Words
 
 
-def reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The live records of a bucket."""
+def live_records(job: Job, pieces: Iterable[bytes]) -> LiveRecords:
+    """The live records among the packed candidates of a bucket."""
     groups = job.groups()
     sources = job.sources()
-    part = Candidates.join([Candidates(**unpack(piece)) for piece in pieces])
+    part = Candidates.join([unpack(Candidates, piece) for piece in pieces])
     merge = Merge(sources, 1, groups=groups)
     winners = merge.winners(part, groups.ranks(), groups.depths())
     del part
     live = winners[job.cleared.is_live(winners, groups)]
     length = lengths_of(sources, live)
     storage = groups.storage_of(live.group)
-    yield from _cells(LiveRecords(live.address, length, live.key_length, storage, live.major, live.minor))
+    return LiveRecords(live.address, length, live.key_length, storage, live.major, live.minor)
 
 
-def _cells(columns: Any) -> Iterator[bytes]:
-    """Columns as bytes, some rows at a time: many small cells travel faster than a few large ones."""
-    for begin in range(0, len(columns), _CELL_ROWS):
-        some = columns[begin : begin + _CELL_ROWS]
-        yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
-
-
-def records_of(pieces: Iterator[bytes]) -> Iterator[LiveRecords]:
-    """What `reduce` made of a bucket, as many records at a time as a task may hold."""
-    held: list[LiveRecords] = []
-    size = 0
-    for piece in pieces:
-        some = LiveRecords(**unpack(piece))
-        for part in (some[slice_] for slice_ in slices(some.length, OUTPUT_BYTES)):
-            length = int(part.length.sum())
-            if held and size + length > OUTPUT_BYTES:
-                yield LiveRecords.join(held)
-                held, size = [], 0
-            held.append(part)
-            size += length
-    if held:
-        yield LiveRecords.join(held)
-
-
-def lengths(pieces: Iterator[bytes]) -> Ints:
-    """The lengths of the records of a bucket."""
-    return np.concatenate([unpack(piece)["length"] for piece in pieces])
+def portions(records: LiveRecords) -> Iterator[LiveRecords]:
+    """As many records at a time as a task may hold the bytes of."""
+    return (records[which] for which in slices(records.length, OUTPUT_BYTES))
 
 
 def copied(sources: Sources, records: LiveRecords) -> tuple[bytearray, Ints]:
