@@ -22,12 +22,27 @@ _WORD = 2**64 - 1
 _NARROW = (1, 2, 4)
 
 
+class Packer:
+    """A table whose rows are packed some at a time."""
+
+    def __init__(self, table: Columns) -> None:
+        self._count = len(table)
+        self._columns = [_narrowed(getattr(table, name)) for name in table.types()]
+
+    def rows(self, which: slice | NDArray[np.int64]) -> bytes:
+        """These rows, which `unpack` reads back."""
+        count = len(range(self._count)[which]) if isinstance(which, slice) else len(which)
+        parts = [_ROWS.pack(count)]
+        for low, above in self._columns:
+            parts.append(_COLUMN.pack(0 if above is None else above.itemsize, low))
+            if above is not None:
+                parts.append(above[which].tobytes())
+        return b"".join(parts)
+
+
 def pack(table: Columns) -> bytes:
     """The rows of a table, which `unpack` reads back."""
-    parts = [_ROWS.pack(len(table))]
-    for name in table.types():
-        parts += _packed(getattr(table, name))
-    return b"".join(parts)
+    return Packer(table).rows(slice(None))
 
 
 def unpack(kind: type[T], data: bytes) -> T:
@@ -43,16 +58,17 @@ def unpack(kind: type[T], data: bytes) -> T:
     return kind(*columns)
 
 
-def _packed(column: NDArray[Any]) -> tuple[bytes, bytes]:
+def _narrowed(column: NDArray[Any]) -> tuple[int, NDArray[Any] | None]:
+    """The smallest value, and what the values have above it."""
     if not len(column):
-        return _COLUMN.pack(0, 0), b""
+        return 0, None
     low, high = column.min(), column.max()
     if low == high:
-        return _COLUMN.pack(0, int(low) & _WORD), b""
+        return int(low) & _WORD, None
     for width in _NARROW:
         if width < column.itemsize and int(high) - int(low) < 1 << 8 * width:
-            return _COLUMN.pack(width, int(low) & _WORD), (column - low).astype(f"<u{width}").tobytes()
-    return _COLUMN.pack(column.itemsize, 0), column.tobytes()
+            return int(low) & _WORD, (column - low).astype(f"<u{width}")
+    return 0, column
 
 
 def _unpacked(data: bytes, at: int, rows: int, width: int, low: Any) -> NDArray[Any]:

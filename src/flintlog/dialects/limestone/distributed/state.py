@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flintlog.columns.packing import pack
 from flintlog.core.workers import Exchange, Workers
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import tables
@@ -23,10 +22,10 @@ from flintlog.dialects.limestone.distributed.looking import (
     Looks,
 )
 from flintlog.dialects.limestone.distributed.tasks import (
+    Arena,
     Job,
     Order,
     Reading,
-    copied,
     live_records,
     parted,
     portions,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SORTED_BYTES = 160  # that a task holds of each entry that it sorts
-_CELL_ROWS = 1 << 15
+_CELL_ROWS = 1 << 15  # many small cells travel faster than a few large ones
 _TASKS_MIN = 4  # for each worker, as long as there are windows for them
 _WINDOWS_MAX = 16  # of one task
 PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
@@ -101,7 +100,8 @@ class Distribution:
 
     def exchange(self) -> Exchange:
         """The candidates of each bucket, with the workers."""
-        return self.workers.exchange(functools.partial(cells, self.job), self.tasks, self.job.buckets)
+        produce = functools.partial(parted, self.job, rows=_CELL_ROWS)
+        return self.workers.exchange(produce, self.tasks, self.job.buckets)
 
 
 def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading]]:
@@ -186,23 +186,15 @@ def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[LogF
     return cleared
 
 
-def cells(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]]:
-    """The candidates of some windows in buckets, some rows at a time: many small cells travel faster than a few
-    large ones."""
-    for bucket, part in parted(job, readings):
-        for begin in range(0, len(part), _CELL_ROWS):
-            yield bucket, pack(part[begin : begin + _CELL_ROWS])
-
-
 def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
     """The live records of a bucket as rows of the state."""
-    sources = job.sources()
-    for some in portions(live_records(job, pieces)):
-        data, starts = copied(sources, some)
+    arena = Arena(job.sources())
+    for some in portions([live_records(job, pieces)]):
+        data, starts = arena.fill(some)
         file = np.zeros(len(some), np.int32)
         keys = some.key_length.astype(np.int64)
         live = Live(file, starts[:-1], some.storage, some.major, some.minor, keys, some.length)
-        yield from tables.state_batches([memoryview(data)], [job.files[0].name], live)
+        yield from tables.state_batches([data], [job.files[0].name], live)
 
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
@@ -226,15 +218,16 @@ def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
     sources = job.sources()
     names: list[tuple[int, int, int]] = []
     keys = size = 0
-    for records in portions(live_records(job, pieces)):
+    arena = Arena(sources)
+    for records in portions([live_records(job, pieces)]):
         keys += len(records)
         size += int((records.length - lay.PUT_SIZE - records.key_length).sum())
         for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):
             at = (records.address[mine] - np.uint64(start)).astype(np.int64)
             types = np.frombuffer(buffer, np.uint8)[at]
             for which in mine[types == lay.PUT_BLOBS].tolist():
-                data, _ = copied(sources, records[which : which + 1])
-                entry, _ = lay.decode(memoryview(data), 0)
+                data, _ = arena.fill(records[which : which + 1])
+                entry, _ = lay.decode(data, 0)
                 size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
                 file = int(sources.of(records.address[which : which + 1])[0])
                 offset = int(records.address[which] - sources.starts[file])

@@ -16,16 +16,19 @@ from flintlog.dialects.limestone import tables
 from flintlog.dialects.limestone.distributed.pieces import Scratch
 from flintlog.dialects.limestone.distributed.state import Distribution
 from flintlog.dialects.limestone.distributed.tasks import (
+    Arena,
     Job,
     LiveRecords,
     Reading,
-    copied,
     live_records,
     parted,
     portions,
 )
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
+
+_SHARES_MIN = 4  # for each worker, as long as there are buckets for them
+_SHARE_BYTES = 1 << 30  # or a bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,32 @@ class Target:
     zero_versions: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Buckets whose records one task writes, and how many bytes stand before the first of them."""
+
+    first: int
+    end: int
+    before: int
+
+
+def shared(totals: Sequence[int], count: int) -> list[Share]:
+    """Buckets of so many bytes in about so many shares."""
+    room = min(sum(totals) // count, _SHARE_BYTES)
+    shares: list[Share] = []
+    first = before = size = 0
+    for bucket, total in enumerate(totals):
+        size += total
+        if size >= room or bucket == len(totals) - 1:
+            shares.append(Share(first, bucket + 1, before))
+            first, before, size = bucket + 1, before + size, 0
+    return shares
+
+
 def spread(job: Job, parts: Scratch, item: tuple[int, Sequence[Reading]]) -> None:
     """Write the candidates of some windows, a piece for each bucket."""
     number, readings = item
-    parts.write(number, ((bucket, pack(part)) for bucket, part in parted(job, readings)))
+    parts.write(number, parted(job, readings))
 
 
 def gather(job: Job, parts: Scratch, live: Scratch, bucket: int) -> int:
@@ -53,35 +78,32 @@ def gather(job: Job, parts: Scratch, live: Scratch, bucket: int) -> int:
     return int(records.length.sum())
 
 
-def begins_of(live: Scratch, file_bytes: int, item: tuple[int, int]) -> list[int]:
-    """For each multiple of `file_bytes` in a bucket: where the first record at or behind it begins, or the end.
-
-    An item is a bucket and how many bytes stand before it."""
-    bucket, before = item
-    starts = before + offsets_of(_records(live, bucket).length)
-    first = -(-before // file_bytes) * file_bytes
+def begins_of(live: Scratch, file_bytes: int, share: Share) -> list[int]:
+    """For each multiple of `file_bytes` in a share: where the first record at or behind it begins, or the end."""
+    lengths = [_records(live, bucket).length for bucket in range(share.first, share.end)]
+    starts = share.before + offsets_of(np.concatenate(lengths))
+    first = -(-share.before // file_bytes) * file_bytes
     multiples = np.arange(first, int(starts[-1]), file_bytes)
     return [int(start) for start in starts[np.searchsorted(starts, multiples)]]
 
 
-def write(job: Job, live: Scratch, target: Target, item: tuple[int, int]) -> None:
-    """Write the records of a bucket to where they belong, durably. An item is a bucket and how many bytes stand
-    before it."""
-    bucket, before = item
-    sources = job.sources()
+def write(job: Job, live: Scratch, target: Target, share: Share) -> None:
+    """Write the records of a share to where they belong, durably."""
+    arena = Arena(job.sources())
     begins = np.array(target.begins, np.int64)
+    before = share.before
     written: set[int] = set()
-    for records in portions(_records(live, bucket)):
-        starts = np.cumsum(records.length) - records.length + before
+    for records in portions(_records(live, bucket) for bucket in range(share.first, share.end)):
+        data, within = arena.fill(records)
+        starts = within[:-1] + before
         owner = np.searchsorted(begins, starts, "right") - 1
-        data, within = copied(sources, records)
         if target.zero_versions:
             tables.zero_versions(data, within[:-1], records.key_length.astype(np.int64))
         for which in np.unique(owner).tolist():
             first, end = np.searchsorted(owner, [which, which + 1]).tolist()
             at = len(target.head) + int(starts[first]) - int(begins[which])
             with target.disk.open(target.paths[which], "write") as file:
-                file.pwrite(memoryview(data)[int(within[first]) : int(within[end])], at)
+                file.pwrite(data[int(within[first]) : int(within[end])], at)
             written.add(which)
         before += int(within[-1])
     for which in sorted(written):
@@ -110,16 +132,10 @@ def write_files(
     paths: list[str] = []
     try:
         with _live_records(distribution, f"{path_of(0)}.{token}") as (live, totals):
-            befores = offsets_of(np.array(totals, np.int64)).tolist()
-            items = [(bucket, befores[bucket]) for bucket, total in enumerate(totals) if total]
-            before, begins = befores[-1], [0]
+            before, begins = sum(totals), [0]
+            shares = shared(totals, _SHARES_MIN * workers.count)
             if file_bytes is not None and before > file_bytes:
-                cut = [
-                    item
-                    for item in items
-                    if -(-item[1] // file_bytes) * file_bytes < item[1] + totals[item[0]]
-                ]
-                found = workers.map(functools.partial(begins_of, live, file_bytes), cut)
+                found = workers.map(functools.partial(begins_of, live, file_bytes), shares)
                 begins = sorted({begin for some in found for begin in some if begin < before})
             for number in range(len(begins)):
                 paths.append(f"{path_of(number)}.{token}")
@@ -127,7 +143,7 @@ def write_files(
                     file.pwrite(head, 0)
                     file.sync()
             target = Target(disk, tuple(paths), head, tuple(begins), zero_versions)
-            _run(workers.map(functools.partial(write, job, live, target), items))
+            _run(workers.map(functools.partial(write, job, live, target), shares))
         ends = [*begins[1:], before]
         for path, begin, end in zip(paths, begins, ends, strict=True):
             _check_size(disk, path, len(head) + end - begin)
