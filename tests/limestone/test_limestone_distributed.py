@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -34,10 +35,12 @@ from flintlog.dialects.limestone.distributed import (
     look,
     looking,
     state,
+    tasks,
     write_files,
     writing,
 )
 from flintlog.dialects.limestone.distributed.pieces import Scratch
+from flintlog.dialects.limestone.distributed.tasks import LiveRecords
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.store import Datastore, compaction
 from flintlog.dialects.limestone.survey import survey
@@ -458,6 +461,27 @@ def test_tasks_read_every_window_once_and_hold_no_more_than_a_bucket_or_a_window
     for task in tasks:
         assert task.stop - task.start == 1 or sum(entries[task]) <= bucket
     assert buckets >= 1 and sum(entries) <= buckets * bucket
+
+
+@given(totals=st.lists(st.integers(0, 1000), min_size=1, max_size=60), workers=st.integers(1, 40))
+def test_shares_are_all_buckets_in_their_order_and_as_large_as_workers_need(totals, workers):
+    shares = writing.shared(totals, workers)
+    assert [bucket for share in shares for bucket in range(share.first, share.end)] == list(
+        range(len(totals))
+    )
+    for share in shares:
+        assert share.before == sum(totals[: share.first])
+        assert sum(totals[share.first : share.end - 1]) <= sum(totals) // (4 * workers)
+
+
+def test_records_are_taken_in_portions_that_fit(monkeypatch):
+    monkeypatch.setattr(tasks, "OUTPUT_BYTES", 1000)
+    lengths = [[100] * 3, [10, 2000, 10], [], [100] * 20]
+    buckets = [LiveRecords(*([np.array(some)] * 6)) for some in lengths]
+    found = [portion.length.tolist() for portion in tasks.portions(buckets)]
+    assert [length for some in found for length in some] == [length for some in lengths for length in some]
+    assert all(len(some) == 1 or sum(some) + 40 * len(some) <= 1000 for some in found)
+    assert len(found) == 6
 
 
 def test_a_log_that_would_fall_into_too_many_pieces_is_refused_with_the_setting_that_helps(

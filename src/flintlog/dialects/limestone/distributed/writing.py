@@ -51,9 +51,9 @@ class Share:
     before: int
 
 
-def shared(totals: Sequence[int], count: int) -> list[Share]:
-    """Buckets of so many bytes in about so many shares."""
-    room = min(sum(totals) // count, _SHARE_BYTES)
+def shared(totals: Sequence[int], workers: int) -> list[Share]:
+    """Buckets of so many bytes in shares for so many workers."""
+    room = min(sum(totals) // (_SHARES_MIN * workers), _SHARE_BYTES)
     shares: list[Share] = []
     first = before = size = 0
     for bucket, total in enumerate(totals):
@@ -133,7 +133,7 @@ def write_files(
     try:
         with _live_records(distribution, f"{path_of(0)}.{token}") as (live, totals):
             before, begins = sum(totals), [0]
-            shares = shared(totals, _SHARES_MIN * workers.count)
+            shares = shared(totals, workers.count)
             if file_bytes is not None and before > file_bytes:
                 found = workers.map(functools.partial(begins_of, live, file_bytes), shares)
                 begins = sorted({begin for some in found for begin in some if begin < before})
