@@ -474,11 +474,10 @@ def test_shares_are_all_buckets_in_their_order_and_as_large_as_workers_need(tota
         assert sum(totals[share.first : share.end - 1]) <= sum(totals) // (4 * workers)
 
 
-def test_records_are_taken_in_portions_that_fit(monkeypatch):
-    monkeypatch.setattr(tasks, "OUTPUT_BYTES", 1000)
+def test_records_are_taken_in_portions_that_fit():
     lengths = [[100] * 3, [10, 2000, 10], [], [100] * 20]
     buckets = [LiveRecords(*([np.array(some)] * 6)) for some in lengths]
-    found = [portion.length.tolist() for portion in tasks.portions(buckets)]
+    found = [portion.length.tolist() for portion in tasks.portions(buckets, 1000)]
     assert [length for some in found for length in some] == [length for some in lengths for length in some]
     assert all(len(some) == 1 or sum(some) + 40 * len(some) <= 1000 for some in found)
     assert len(found) == 6

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SORTED_BYTES = 160  # that a task holds of each entry that it sorts
+_OUTPUT_BYTES = 32 << 20  # of records that a task has read: it holds what it sorted, and makes rows
 _CELL_ROWS = 1 << 15  # many small cells travel faster than a few large ones
 _TASKS_MIN = 4  # for each worker, as long as there are windows for them
 _WINDOWS_MAX = 16  # of one task
@@ -189,7 +190,7 @@ def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[LogF
 def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
     """The live records of a bucket as rows of the state."""
     arena = Arena(job.sources())
-    for some in portions([live_records(job, pieces)]):
+    for some in portions([live_records(job, pieces)], _OUTPUT_BYTES):
         data, starts = arena.fill(some)
         file = np.zeros(len(some), np.int32)
         keys = some.key_length.astype(np.int64)
@@ -219,7 +220,7 @@ def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
     names: list[tuple[int, int, int]] = []
     keys = size = 0
     arena = Arena(sources)
-    for records in portions([live_records(job, pieces)]):
+    for records in portions([live_records(job, pieces)], _OUTPUT_BYTES):
         keys += len(records)
         size += int((records.length - lay.PUT_SIZE - records.key_length).sum())
         for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):

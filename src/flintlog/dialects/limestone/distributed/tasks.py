@@ -30,9 +30,8 @@ from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, len
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.errors import RefusedError
 
-OUTPUT_BYTES = 160 << 20  # of records, with what is known of them, that a task holds at a time
-
 _WINDOWS_MAX = 1 << 15
+_ARENA_STEP = 1 << 23
 _SHARE_MAX = 0.7  # of winners: with more, dropping the others is not worth its time
 
 Order = Callable[[int], int]
@@ -183,15 +182,15 @@ def live_records(job: Job, pieces: Iterable[bytes]) -> LiveRecords:
     return LiveRecords(live.address, length, live.key_length, storage, live.major, live.minor)
 
 
-def portions(buckets: Iterable[LiveRecords]) -> Iterator[LiveRecords]:
-    """The records of buckets that follow each other, as many at a time as a task may hold with their bytes."""
+def portions(buckets: Iterable[LiveRecords], bytes_max: int) -> Iterator[LiveRecords]:
+    """The records of buckets that follow each other, as many at a time as fit in so many bytes with their own."""
     held: list[LiveRecords] = []
     size = 0
     for records in buckets:
-        for which in slices(records.length + _RECORD_BYTES, OUTPUT_BYTES):
+        for which in slices(records.length + _RECORD_BYTES, bytes_max):
             part = records[which]
             more = int(part.length.sum()) + _RECORD_BYTES * len(part)
-            if held and size + more > OUTPUT_BYTES:
+            if held and size + more > bytes_max:
                 yield LiveRecords.join(held)
                 held, size = [], 0
             held.append(part)
@@ -212,7 +211,8 @@ class Arena:
         starts = offsets_of(records.length)
         size = int(starts[-1])
         if size > len(self._room):
-            self._room = np.empty(max(size, OUTPUT_BYTES), np.uint8)  # what is not filled takes no memory
+            self._room = self._room[:0].copy()  # the old room goes before the new one comes
+            self._room = np.empty(-(-size // _ARENA_STEP) * _ARENA_STEP, np.uint8)
         end = records.address + records.length.astype(np.uint64)
         for mine, buffer, start in self._sources.chunks(records.address, end):
             offset = (records.address[mine] - np.uint64(start)).astype(np.int64)

@@ -27,6 +27,7 @@ from flintlog.dialects.limestone.distributed.tasks import (
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
 
+_OUTPUT_BYTES = 160 << 20  # of records that a task holds; each time it goes through the whole log
 _SHARES_MIN = 4  # for each worker, as long as there are buckets for them
 _SHARE_BYTES = 1 << 30  # or a bucket
 
@@ -93,7 +94,8 @@ def write(job: Job, live: Scratch, target: Target, share: Share) -> None:
     begins = np.array(target.begins, np.int64)
     before = share.before
     written: set[int] = set()
-    for records in portions(_records(live, bucket) for bucket in range(share.first, share.end)):
+    buckets = (_records(live, bucket) for bucket in range(share.first, share.end))
+    for records in portions(buckets, _OUTPUT_BYTES):
         data, within = arena.fill(records)
         starts = within[:-1] + before
         owner = np.searchsorted(begins, starts, "right") - 1
