@@ -45,10 +45,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Buckets whose records one task writes, and how many bytes stand before the first of them."""
+    """Buckets whose records one task writes: the first, how many bytes each has, and how many stand before them."""
 
     first: int
-    end: int
+    sizes: tuple[int, ...]
     before: int
 
 
@@ -60,7 +60,7 @@ def shared(totals: Sequence[int], workers: int) -> list[Share]:
     for bucket, total in enumerate(totals):
         size += total
         if size >= room or bucket == len(totals) - 1:
-            shares.append(Share(first, bucket + 1, before))
+            shares.append(Share(first, tuple(totals[first : bucket + 1]), before))
             first, before, size = bucket + 1, before + size, 0
     return shares
 
@@ -81,11 +81,15 @@ def gather(job: Job, parts: Scratch, live: Scratch, bucket: int) -> int:
 
 def begins_of(live: Scratch, file_bytes: int, share: Share) -> list[int]:
     """For each multiple of `file_bytes` in a share: where the first record at or behind it begins, or the end."""
-    lengths = [_records(live, bucket).length for bucket in range(share.first, share.end)]
-    starts = share.before + offsets_of(np.concatenate(lengths))
-    first = -(-share.before // file_bytes) * file_bytes
-    multiples = np.arange(first, int(starts[-1]), file_bytes)
-    return [int(start) for start in starts[np.searchsorted(starts, multiples)]]
+    found: list[int] = []
+    before = share.before
+    for bucket, size in enumerate(share.sizes, share.first):
+        multiples = np.arange(-(-before // file_bytes) * file_bytes, before + size, file_bytes)
+        if len(multiples):
+            starts = before + offsets_of(_records(live, bucket).length)
+            found += starts[np.searchsorted(starts, multiples)].tolist()
+        before += size
+    return found
 
 
 def write(job: Job, live: Scratch, target: Target, share: Share) -> None:
@@ -94,7 +98,7 @@ def write(job: Job, live: Scratch, target: Target, share: Share) -> None:
     begins = np.array(target.begins, np.int64)
     before = share.before
     written: set[int] = set()
-    buckets = (_records(live, bucket) for bucket in range(share.first, share.end))
+    buckets = (_records(live, bucket) for bucket, _ in enumerate(share.sizes, share.first))
     for records in portions(buckets, _OUTPUT_BYTES):
         data, within = arena.fill(records)
         starts = within[:-1] + before
