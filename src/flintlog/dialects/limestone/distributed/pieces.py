@@ -33,14 +33,18 @@ class Scratch:
     @contextlib.contextmanager
     def made(self) -> Iterator[None]:
         """The files are there inside this block."""
+        names = [self._name(number) for number in range(self.files)]
         try:
-            for number in range(self.files):
-                self.disk.create_scratch(self._name(number)).close()
+            for name in names:
+                self.disk.create_scratch(name).close()
             yield
-        finally:
-            for number in range(self.files):
+            for name in names:
+                self.disk.unlink(name)
+        except BaseException:
+            for name in names:
                 with contextlib.suppress(DiskError):
-                    self.disk.unlink(self._name(number))
+                    self.disk.unlink(name)
+            raise
 
     def write(self, number: int, pieces: Iterable[tuple[int, bytes]]) -> None:
         """Write the file of a task."""
