@@ -27,7 +27,7 @@ from flintlog.dialects.limestone.distributed.tasks import (
 from flintlog.disk import Disk
 from flintlog.errors import DiskError, RefusedError
 
-_OUTPUT_BYTES = 160 << 20  # of records that a task holds; each time it goes through the whole log
+_OUTPUT_BYTES = 80 << 20  # of records that a task holds; each time it goes through the whole log
 _SHARES_MIN = 4  # for each worker, as long as there are buckets for them
 _SHARE_BYTES = 1 << 30  # or a bucket
 
