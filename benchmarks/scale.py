@@ -17,30 +17,37 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.limestone import fill
+from flintlog.core.log import open_log
 from flintlog.core.workers import TASK_BYTES
-from flintlog.dialects.limestone.distributed import looking, state
-from flintlog.pipeline import jobs
+from flintlog.dialects.limestone.distributed import looking, state, writing
 from flintlog.pipeline.session import session
+from flintlog.pipeline.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ENTRY_BYTES = 141  # in the log: a key of 8 bytes and a value of 100
 FILE_BYTES = 1 << 30
 SESSION_BYTES = 4 << 20
-POINTER_BYTES = 12.4  # of an entry in the shuffle, packed and compressed
+POINTER_BYTES = 17  # of an entry in the scratch files, packed; and then of those that are alive
+LIVE_BYTES = 10
 SESSION_HELD_BYTES = 120  # by the driver
 SAMPLE_HELD_BYTES = looking.SAMPLE_BYTES + 16
-PIECE_BYTES = 700  # of what a task gives to a bucket, besides its rows
+PIECE_BYTES = 109  # of what a task gives to a bucket, besides its rows
 PIECE_SECONDS = 1e-4
 PLANNED_SECONDS = 2e-3  # of the driver, for each task
 
 TERABYTE = 10**12
 SIZES = (500_000, 1_000_000, 2_000_000)
 EXECUTORS = (1, 2, 4)
-STEPS = ("look", "produce", "reduce", "write")
+STEPS = ("look", "spread", "gather", "write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +55,13 @@ class Costs:
     """Seconds of one core: to look at an entry, to sort it, to find whether it wins, to write it; of a whole job."""
 
     look: float
-    produce: float
-    reduce: float
+    spread: float
+    gather: float
     write: float
     fixed: float
 
 
-HERE = Costs(look=7.3e-7, produce=9.8e-7, reduce=1.97e-6, write=1.01e-6, fixed=1.3)  # on a busy machine
+HERE = Costs(look=7.3e-7, spread=9.8e-7, gather=1.97e-6, write=1.01e-6, fixed=1.3)  # on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Forecast:
     buckets: int
     pieces: int
     rows: float  # of a piece
-    shuffle_bytes: float
+    scratch_bytes: float
     driver_bytes: float
     widest_seconds: float
     seconds: float
@@ -82,11 +89,12 @@ def forecast(
     bucket = task_bytes // state.SORTED_BYTES
     tasks, buckets = state.cut([-(-entries // windows)] * windows, bucket, executors)
     pieces = len(tasks) * buckets
+    shares = len(writing.shared([size // buckets] * buckets, executors))
     work = {
         "look": (files, entries * costs.look),
-        "produce": (len(tasks), entries * costs.produce + pieces * PIECE_SECONDS),
-        "reduce": (buckets, entries * costs.reduce + pieces * PIECE_SECONDS),
-        "write": (buckets, entries * costs.write),
+        "spread": (len(tasks), entries * costs.spread + pieces * PIECE_SECONDS),
+        "gather": (buckets, entries * costs.gather + pieces * PIECE_SECONDS),
+        "write": (shares, entries * costs.write),
     }
     steps = [-(-count // executors) * seconds / count for count, seconds in work.values()]
     planned = sum(count for count, _ in work.values()) * PLANNED_SECONDS
@@ -96,7 +104,7 @@ def forecast(
         buckets=buckets,
         pieces=pieces,
         rows=entries / pieces,
-        shuffle_bytes=entries * POINTER_BYTES + pieces * PIECE_BYTES,
+        scratch_bytes=entries * (POINTER_BYTES + LIVE_BYTES) + pieces * PIECE_BYTES,
         driver_bytes=windows * looking.samples_of(windows) * SAMPLE_HELD_BYTES
         + size / SESSION_BYTES * SESSION_HELD_BYTES,
         widest_seconds=max(seconds / count for count, seconds in work.values()),
@@ -141,25 +149,36 @@ def _runs(home: Path, executors: int) -> Iterator[Run]:
     for count in (SIZES[0], *SIZES):
         log = home / "log"
         shutil.copytree(home / f"log-{count}", log)
+        workers = Telling(spark)
         begin = time.time()
-        jobs.compact(spark, str(log))
-        spans.append((count, begin, time.time()))
+        open_log(str(log)).plan_compact(workers).apply()
+        spans.append((count, time.time() - begin, workers.begun))
         shutil.rmtree(log)
     spark.stop()
     stages = _stages(events)
-    for count, begin, end in spans[1:]:
-        mine = [stage for stage in stages if begin <= stage.begun <= end]
-        yield Run(count, executors, end - begin, _steps(mine))
+    for (count, seconds, begun), (_, _, after) in pairwise([*spans[1:], (0, 0.0, [(time.time(), "")])]):
+        yield Run(count, executors, seconds, _steps(stages, begun, after[0][0]))
+
+
+class Telling(SparkWorkers):
+    """Workers that tell when each step began."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark)
+        self.begun: list[tuple[float, str]] = []
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        name = getattr(function, "func", function).__name__
+        self.begun.append((time.time(), name))
+        return super().map(function, items)
 
 
 @dataclass(slots=True)
 class Stage:
-    """A stage of Spark: when it began, the time of its tasks, and what they moved through the shuffle."""
+    """A stage of Spark: when it began, and the time of its tasks."""
 
     begun: float = 0.0
     seconds: float = 0.0
-    wrote: int = 0
-    read: int = 0
 
 
 def _stages(events: Path) -> list[Stage]:
@@ -171,26 +190,15 @@ def _stages(events: Path) -> list[Stage]:
             if event["Event"] == "SparkListenerStageCompleted":
                 found[event["Stage Info"]["Stage ID"]].begun = event["Stage Info"]["Submission Time"] / 1000
             if event["Event"] == "SparkListenerTaskEnd" and event.get("Task Metrics"):
-                metrics, stage = event["Task Metrics"], found[event["Stage ID"]]
-                read = metrics["Shuffle Read Metrics"]
-                stage.seconds += metrics["Executor Run Time"] / 1000
-                stage.wrote += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
-                stage.read += read["Local Bytes Read"] + read["Remote Bytes Read"]
+                found[event["Stage ID"]].seconds += event["Task Metrics"]["Executor Run Time"] / 1000
     return [found[number] for number in sorted(found)]
 
 
-def _steps(stages: list[Stage]) -> dict[str, float]:
-    """The time of the tasks of each step of one compaction. Pointers are what goes through the shuffle."""
+def _steps(stages: list[Stage], begun: list[tuple[float, str]], end: float) -> dict[str, float]:
+    """The time of the tasks of each step of one compaction."""
     steps = dict.fromkeys(STEPS, 0.0)
-    step = "look"
-    for stage in stages:
-        if stage.wrote > 1 << 20:
-            step = "produce"
-        elif step == "produce" and stage.read > 1 << 20:
-            step = "reduce"
-        elif step == "reduce":
-            step = "write"
-        steps[step] += stage.seconds
+    for (begin, name), (after, _) in pairwise([*begun, (end, "")]):
+        steps[name] += sum(stage.seconds for stage in stages if begin <= stage.begun < after)
     return steps
 
 
@@ -224,14 +232,14 @@ def large(costs: Costs) -> str:
                         f"{found.buckets:,}",
                         f"{found.pieces:,}",
                         f"{found.rows:,.0f}",
-                        _size(found.shuffle_bytes),
+                        _size(found.scratch_bytes),
                         _size(found.driver_bytes),
                         _time(found.widest_seconds),
                         hours,
                     ]
                 )
     heads = ["log", "executors", "taskBytes", "buckets", "pieces", "rows of a piece"]
-    return table([*heads, "shuffle", "driver", "widest task", "time"], rows)
+    return table([*heads, "scratch", "driver", "widest task", "time"], rows)
 
 
 def checked(runs: list[Run], costs: Costs) -> str:

@@ -15,6 +15,7 @@ from flintlog.dialects.limestone.store import Datastore
 from flintlog.dialects.limestone.upkeep.compact import plan_compact
 from flintlog.dialects.limestone.upkeep.migrate import plan_migrate
 from flintlog.dialects.limestone.upkeep.repair import plan_repair
+from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
 from flintlog.testing import History, Scenario, Suite
 
@@ -52,6 +53,7 @@ def damaged(disk: Disk, history: History[Any]) -> None:
 
 compact = applied("compact", lambda disk: plan_compact(disk, ROOT))
 compact_by_workers = applied("compact", lambda disk: plan_compact(disk, ROOT, Threads(1)))
+snapshot_by_workers = applied("snapshot", lambda disk: plan_snapshot(disk, ROOT, None, Threads(1)))
 repair = applied("repair", lambda disk: plan_repair(disk, ROOT, lambda: NOW))
 convert = applied("convert", lambda disk: plan_migrate(disk, ROOT, "shipped", TARGET, lambda: INSTANCE))
 
@@ -144,6 +146,7 @@ COMPACT_BY_WORKERS = Suite(
             prepare=written_as_shipped,
             atomic_bytes=8,
         ),
+        Scenario("limestone-snapshot-by-workers", snapshot_by_workers, prepare=written),
     ),
 )
 REPAIR = Suite(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -29,15 +35,19 @@ from flintlog.dialects.limestone.distributed import (
     look,
     looking,
     state,
+    tasks,
     write_files,
     writing,
 )
+from flintlog.dialects.limestone.distributed.pieces import Scratch
+from flintlog.dialects.limestone.distributed.tasks import LiveRecords
 from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.store import Datastore, compaction
 from flintlog.dialects.limestone.survey import survey
 from flintlog.dialects.limestone.upkeep.snapshot import plan_snapshot
 from flintlog.disk import Disk
-from flintlog.errors import DamageError, RefusedError
+from flintlog.disk.kernel import KernelInFront, LocalKernel
+from flintlog.errors import DamageError, DiskError, RefusedError
 
 pytestmark = pytest.mark.usefixtures("still")
 
@@ -67,8 +77,7 @@ def spread_of(path, window, bucket, as_of=None, edition="shipped", workers=None)
 
 
 def frame(made):
-    with made.exchange() as exchange:
-        return exchange.frame(functools.partial(state.rows, made.job), tables.STATE_SCHEMA)
+    return made.exchange().frame(functools.partial(state.rows, made.job), tables.STATE_SCHEMA)
 
 
 def rows(path, as_of, edition):
@@ -263,34 +272,182 @@ def test_what_is_found_is_what_one_process_finds(tmp_path, case, variant):
     assert Log(DIALECT, Disk(), path).verify(workers=Threads(2)).json() == alone.json()
 
 
+def step_of(function):
+    return getattr(function, "func", function)
+
+
 class Failing(Threads):
-    """Workers that die while they write."""
+    """Workers that die in the middle of a step: one of its tasks is done, another is not."""
 
-    def exchange(self, *arguments):
-        made = super().exchange(*arguments)
-        plain = made.map
+    def __init__(self, step):
+        super().__init__(1)
+        self._step = step
 
-        def map_(function, buckets=None):
-            if getattr(function, "func", None) is writing.write:
-                raise RuntimeError("the cluster is gone")
-            return plain(function, buckets)
+    def map(self, function, items):
+        done = super().map(function, items)
+        if step_of(function) is not self._step:
+            return done
+        return self._one_of(done)
 
-        made.map = map_
-        return made
+    def _one_of(self, done):
+        yield next(done)
+        raise RuntimeError("the cluster is gone")
+
+
+def names(path):
+    return sorted(str(item.relative_to(path)) for item in path.rglob("*") if item.is_file())
+
+
+def two_epochs(path, edition="designed", **options):
+    """A store with a hundred keys that were written twice."""
+    store = Datastore(path, edition=edition, snapshot=False, **options)
+    for value in (b"old", b"new"):
+        with store.channel().session() as session:
+            session.put_many(1, [b"%03d" % number for number in range(100)], [value] * 100)
+        store.switch_epoch()
+    return store
+
+
+STEPS = [writing.spread, writing.gather, writing.begins_of, writing.write]
 
 
 @pytest.mark.parametrize("edition", ["designed", "shipped"])
-def test_workers_that_fail_leave_what_was_there(tmp_path, edition):
+@pytest.mark.parametrize("step", STEPS)
+def test_workers_that_fail_leave_what_was_there(tmp_path, edition, step):
+    if edition == "shipped" and step is writing.begins_of:
+        return  # there is one file, which is cut nowhere
     path = tmp_path / "log"
-    with Datastore(path, edition=edition, snapshot=False, workers=Failing(2)) as store:
-        with store.channel().session() as session:
-            session.put(1, b"a", b"b")
-        store.switch_epoch()
-        with pytest.raises(RuntimeError):
-            store.compact()
-    assert not [item.name for item in path.rglob("*") if "cmpct" in item.name or "compacted" in item.name]
+    store = two_epochs(path, edition, workers=Failing(step), compacted_bytes=1000)
+    with store, pytest.raises(RuntimeError, match="the cluster is gone"):
+        store.compact()
+    assert not [name for name in names(path) if "cmpct" in name or "compacted" in name]
     with Datastore(path) as store:
-        assert store.snapshot.get(1, b"a") == b"b"
+        assert store.snapshot.get(1, b"007") == b"new"
+
+
+class Repeating(Threads):
+    """Workers that run each task twice, and once more when the job is over."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.ran = []
+
+    def map(self, function, items):
+        self.ran.append((function, list(items)))
+        for first, second in zip(super().map(function, items), super().map(function, items), strict=True):
+            assert repr(first) == repr(second)
+            yield second
+
+    def late(self):
+        """The steps whose tasks run now, and find no file."""
+        for function, items in self.ran:
+            for item in items if step_of(function) in STEPS else []:
+                with pytest.raises(DiskError) as failed:
+                    function(item)
+                assert failed.value.errno == errno.ENOENT
+                yield step_of(function)
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_a_task_may_run_twice_and_finds_nothing_to_change_when_it_is_late(tmp_path, edition):
+    written = []
+    for name, workers in (("once", Threads(2)), ("twice", Repeating())):
+        options = {
+            "clock": lambda: 1_700_000_000.0,
+            "instance": lambda: "0" * 8 + "-0000-4000-8000-" + "0" * 12,
+        }
+        with two_epochs(tmp_path / name, edition, workers=workers, compacted_bytes=1000, **options) as store:
+            assert store.compact() is not None
+        written.append({item: (tmp_path / name / item).read_bytes() for item in names(tmp_path / name)})
+    assert written[0] == written[1]
+    late = set(workers.late())
+    assert late == set(STEPS) - (set() if edition == "designed" else {writing.begins_of})
+    assert {item: (tmp_path / name / item).read_bytes() for item in names(tmp_path / name)} == written[1]
+
+
+class Full(KernelInFront):
+    """A file system that is full where scratch files of a step stand."""
+
+    def __init__(self, kernel, word):
+        super().__init__(kernel)
+        self._word = word
+        self._full = set()
+
+    def open(self, path, flags):
+        handle = super().open(path, flags)
+        self._full.discard(handle)
+        if self._word in path:
+            self._full.add(handle)
+        return handle
+
+    def pwrite(self, handle, data, offset):
+        if handle in self._full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwrite(handle, data, offset)
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+@pytest.mark.parametrize("word", [".part.", ".live."])
+def test_a_file_system_that_is_full_of_scratch_is_told_and_left_clean(tmp_path, edition, word):
+    path = tmp_path / "log"
+    with two_epochs(path, edition) as store:
+        store.rotate()
+    before = names(path)
+    disk = Disk(Full(LocalKernel(), word))
+    with pytest.raises(DiskError, match="No space left") as failed:
+        plan_snapshot(disk, str(path), None, Threads(2)).apply()
+    assert failed.value.code == "disk-full" and "Free space" in failed.value.advice
+    assert names(path) == before
+    plan_snapshot(Disk(), str(path), None, Threads(2)).apply()
+
+
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+@pytest.mark.parametrize("verb", ["compact", "snapshot"])
+def test_what_a_killed_driver_left_goes_with_the_next_opening(tmp_path, edition, verb):
+    path = tmp_path / "log"
+    two_epochs(path, edition).close()
+    before = names(path)
+    run = f"""
+import os, signal
+from flintlog.core.workers import Threads
+from flintlog.core.log import open_log
+from flintlog.dialects.limestone.distributed import writing
+
+class Killed(Threads):
+    def map(self, function, items):
+        if getattr(function, "func", None) is writing.write:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().map(function, items)
+
+open_log({str(path)!r}).plan_{verb}(workers=Killed(1)).apply()
+"""
+    killed = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    left = [name for name in names(path) if name not in before]
+    assert any(".live." in name for name in left)
+    with Datastore(path, snapshot=False) as store:
+        assert not [name for name in names(path) if ".live." in name or ".part." in name or ".tmp" in name]
+        assert store.compact() is not None
+    with Datastore(path) as store:
+        assert store.snapshot.get(1, b"007") == b"new"
+
+
+def test_a_piece_that_is_not_whole_is_refused_and_never_taken_for_an_empty_one(tmp_path):
+    scratch = Scratch(Disk(), str(tmp_path / "s"), files=1, pieces=3)
+    with scratch.made():
+        with pytest.raises(RefusedError, match="did not find what another one wrote"):
+            scratch.read(0, 1)
+        scratch.write(0, [(0, b"first"), (2, b"last")])
+        assert [scratch.read(0, piece) for piece in range(3)] == [b"first", b"", b"last"]
+        [file] = tmp_path.iterdir()
+        whole = file.read_bytes()
+        for begin in range(0, len(whole), 4):  # of these bytes a machine that died wrote nothing
+            for left in (whole[:begin], whole[:begin] + bytes(4) + whole[begin + 4 :]):
+                file.write_bytes(left)
+                for piece, data in enumerate((b"first", b"", b"last")):
+                    with contextlib.suppress(RefusedError):
+                        assert scratch.read(0, piece) == data
+    assert not list(tmp_path.iterdir())
 
 
 @given(
@@ -304,6 +461,24 @@ def test_tasks_read_every_window_once_and_hold_no_more_than_a_bucket_or_a_window
     for task in tasks:
         assert task.stop - task.start == 1 or sum(entries[task]) <= bucket
     assert buckets >= 1 and sum(entries) <= buckets * bucket
+
+
+@given(totals=st.lists(st.integers(0, 1000), min_size=1, max_size=60), workers=st.integers(1, 40))
+def test_shares_are_all_buckets_in_their_order_and_as_large_as_workers_need(totals, workers):
+    shares = writing.shared(totals, workers)
+    assert [size for share in shares for size in share.sizes] == totals
+    for share in shares:
+        assert share.before == sum(totals[: share.first])
+        assert share.sizes and sum(share.sizes[:-1]) <= sum(totals) // (4 * workers)
+
+
+def test_records_are_taken_in_portions_that_fit():
+    lengths = [[100] * 3, [10, 2000, 10], [], [100] * 20]
+    buckets = [LiveRecords(*([np.array(some)] * 6)) for some in lengths]
+    found = [portion.length.tolist() for portion in tasks.portions(buckets, 1000)]
+    assert [length for some in found for length in some] == [length for some in lengths for length in some]
+    assert all(len(some) == 1 or sum(some) + 40 * len(some) <= 1000 for some in found)
+    assert len(found) == 6
 
 
 def test_a_log_that_would_fall_into_too_many_pieces_is_refused_with_the_setting_that_helps(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -104,8 +105,11 @@ def large(tmp_path_factory):
     return path
 
 
-def compacting(cluster, path):
-    """A compaction by the command, at the moment at which the executors begin to write; in a session of its own."""
+MOMENTS = {"sorting": "*.part.*", "merging": "*.live.*", "writing": "cmpct_????.tmp.????????????"}
+
+
+def compacting(cluster, path, moment):
+    """A compaction by the command, at the moment at which a file of such a name is written; in a session of its own."""
     job = subprocess.Popen(
         [sys.executable, "-m", "flintlog.cli.main", "compact", str(path), "--engine", "spark", "--master", cluster.url],
         env=cluster.environment(),
@@ -114,17 +118,26 @@ def compacting(cluster, path):
         text=True,
         start_new_session=True,
     )  # fmt: skip
-    while job.poll() is None and not list(path.glob("*.tmp.*")):
-        time.sleep(0.01)
+    while job.poll() is None and not any(map(_size, path.glob(MOMENTS[moment]))):
+        time.sleep(0.002)
     assert job.poll() is None
     return job
 
 
+def _size(file):
+    with contextlib.suppress(FileNotFoundError):
+        return file.stat().st_size
+    return 0
+
+
 @pytest.mark.long
-def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(cluster, large, tmp_path):
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(
+    cluster, large, tmp_path, moment
+):
     path = tmp_path / "log"
     shutil.copytree(large, path)
-    job = compacting(cluster, path)
+    job = compacting(cluster, path, moment)
     os.kill(cluster.executors()[0], signal.SIGKILL)
     out, err = job.communicate()
     assert job.returncode == 0, err[-3000:]
@@ -138,16 +151,17 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_result(
 
 
 @pytest.mark.long
-def test_a_driver_that_is_killed_leaves_the_old_state_or_the_new_one(cluster, large, tmp_path):
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_driver_that_is_killed_leaves_the_old_state_or_the_new_one(cluster, large, tmp_path, moment):
     path = tmp_path / "log"
     shutil.copytree(large, path)
     before = _rows(path)
-    job = compacting(cluster, path)
+    job = compacting(cluster, path, moment)
     os.killpg(job.pid, signal.SIGKILL)
     job.communicate()
     assert _rows(path) == before
     with Datastore(path, snapshot=False) as store:  # opening takes the leftovers away
-        assert not list(path.glob("*.tmp*"))
+        assert not list(path.rglob("*.tmp*"))
         assert store.compact() is not None
     assert _rows(path) == before
 

@@ -1,4 +1,4 @@
-"""Columns of whole numbers in few bytes, to send between processes.
+"""Tables of whole numbers in few bytes, to send between processes.
 
 A packed column is its smallest value and how far each value is above it, in the narrowest type that holds that. A
 column of one value takes no room.
@@ -6,42 +6,78 @@ column of one value takes no room.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping
-from typing import Any
+import struct
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-_NARROW = (np.uint8, np.uint16, np.uint32)
+from flintlog.columns.table import Columns
+
+T = TypeVar("T", bound=Columns)
+
+_ROWS = struct.Struct("<Q")
+_COLUMN = struct.Struct("<BQ")  # bytes of a value above the smallest one, and that one
+_WORD = 2**64 - 1
+_NARROW = (1, 2, 4)
 
 
-def pack(columns: Mapping[str, NDArray[Any]]) -> bytes:
-    """Some columns of one length, which `unpack` reads back."""
-    return pickle.dumps({name: _packed(column) for name, column in columns.items()}, protocol=5)
+class Packer:
+    """A table whose rows are packed some at a time."""
+
+    def __init__(self, table: Columns) -> None:
+        self._count = len(table)
+        self._columns = [_narrowed(getattr(table, name)) for name in table.types()]
+
+    def rows(self, which: slice | NDArray[np.int64]) -> bytes:
+        """These rows, which `unpack` reads back."""
+        count = len(range(self._count)[which]) if isinstance(which, slice) else len(which)
+        parts = [_ROWS.pack(count)]
+        for low, above in self._columns:
+            parts.append(_COLUMN.pack(0 if above is None else above.itemsize, low))
+            if above is not None:
+                parts.append(above[which].tobytes())
+        return b"".join(parts)
 
 
-def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """The columns that `pack` took."""
-    return {name: _unpacked(*packed) for name, packed in pickle.loads(data).items()}
+def pack(table: Columns) -> bytes:
+    """The rows of a table, which `unpack` reads back."""
+    return Packer(table).rows(slice(None))
 
 
-def _packed(column: NDArray[Any]) -> tuple[int, str, int, NDArray[Any] | None]:
+def unpack(kind: type[T], data: bytes) -> T:
+    """The table that `pack` took."""
+    [rows] = _ROWS.unpack_from(data)
+    at = _ROWS.size
+    columns = []
+    for dtype in kind.types().values():
+        width, low = _COLUMN.unpack_from(data, at)
+        at += _COLUMN.size
+        columns.append(_unpacked(data, at, rows, width, np.uint64(low).astype(dtype)))
+        at += rows * width
+    return kind(*columns)
+
+
+def _narrowed(column: NDArray[Any]) -> tuple[int, NDArray[Any] | None]:
+    """The smallest value, and what the values have above it."""
     if not len(column):
-        return 0, column.dtype.str, 0, None
-    low, high = int(column.min()), int(column.max())
+        return 0, None
+    low, high = column.min(), column.max()
     if low == high:
-        return len(column), column.dtype.str, low, None
-    for kind in _NARROW:
-        if np.dtype(kind).itemsize < column.dtype.itemsize and high - low <= np.iinfo(kind).max:
-            return len(column), column.dtype.str, low, (column - column.dtype.type(low)).astype(kind)
-    return len(column), column.dtype.str, 0, np.ascontiguousarray(column)
+        return int(low) & _WORD, None
+    for width in _NARROW:
+        if width < column.itemsize and int(high) - int(low) < 1 << 8 * width:
+            return int(low) & _WORD, (column - low).astype(f"<u{width}")
+    return 0, column
 
 
-def _unpacked(size: int, kind: str, low: int, above: NDArray[Any] | None) -> NDArray[Any]:
-    if above is None:
-        return np.full(size, low, kind)
-    if above.dtype.str == kind:
-        return above
-    values: NDArray[Any] = above.astype(kind) + np.dtype(kind).type(low)
+def _unpacked(data: bytes, at: int, rows: int, width: int, low: Any) -> NDArray[Any]:
+    if not width:
+        return np.full(rows, low)
+    above = np.frombuffer(data, low.dtype if width == low.itemsize else f"<u{width}", rows, at)
+    values: NDArray[Any] = above.astype(
+        low.dtype
+    )  # a copy: what is compiled takes arrays that may be written
+    if low:
+        values += low
     return values

@@ -31,6 +31,7 @@ class Columns:
 
     def _rows_of_many(self, places: NDArray[np.int64]) -> Self:
         """The same in pieces, so that other threads can run: NumPy holds the interpreter lock while it picks."""
+        places = places.astype(np.int64, copy=False)
         columns = [np.empty(len(places), getattr(self, name).dtype) for name in self.__match_args__]
         for begin in range(0, len(places), _PIECE_ROWS):
             piece = slice(begin, begin + _PIECE_ROWS)

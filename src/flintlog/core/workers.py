@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -26,7 +26,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 Produce = Callable[[A], Iterator[tuple[int, bytes]]]
-Reduce = Callable[[int, Iterator[bytes]], Iterator[bytes]]
 
 TASK_BYTES = 80 << 20
 THREADS_MAX = 8
@@ -34,21 +33,15 @@ _THREADS_BYTES_MIN = 1 << 20  # below this, one thread is done before another ha
 
 
 class Exchange(Protocol):
-    """What `Workers.exchange` made of each bucket. It stays where it was made until the block ends."""
+    """What tasks gave, sorted into buckets. A function is called for each bucket that got anything."""
 
-    def map(
-        self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
-    ) -> dict[int, R]:
-        """What a function gives for each bucket that is not empty, or for those of `buckets`."""
+    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
+        """What a function gives for each bucket that is not empty."""
 
     def frame(
         self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> Any:
         """The rows that a function gives for each bucket, as a table of the workers' own kind, made on demand."""
-
-    def __enter__(self) -> Exchange: ...
-
-    def __exit__(self, *exc: object) -> None: ...
 
 
 class Workers(Protocol):
@@ -60,8 +53,8 @@ class Workers(Protocol):
     def map(self, function: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
         """What a function gives for each item, in the order of the items."""
 
-    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
-        """Sort what `produce` gives for each item into buckets, and make of each bucket what `reduce` gives.
+    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int) -> Exchange:
+        """Sort what `produce` gives for each item into buckets, from worker to worker: nothing is written.
 
         The pieces of a bucket come in any order.
         """
@@ -121,14 +114,13 @@ class Threads:
         with threads(self.count) as pool:
             yield from pool.map(function, items)
 
-    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
+    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int) -> Exchange:
         pieces: dict[int, list[bytes]] = defaultdict(list)
         for made in self.map(lambda item: list(produce(item)), items):
             for bucket, piece in made:
                 assert 0 <= bucket < buckets
                 pieces[bucket].append(piece)
-        held = self.map(lambda bucket: list(reduce(bucket, iter(pieces[bucket]))), sorted(pieces))
-        return _Held(self, {bucket: made for bucket, made in zip(sorted(pieces), held, strict=True) if made})
+        return _Held(self, pieces)
 
     def frame(
         self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
@@ -143,24 +135,15 @@ class _Held:
         self._workers = workers
         self._buckets = buckets
 
-    def map(
-        self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
-    ) -> dict[int, R]:
-        names = [name for name in self._buckets if buckets is None or name in buckets]
+    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
+        names = sorted(self._buckets)
         done = self._workers.map(lambda name: function(name, iter(self._buckets[name])), names)
         return dict(zip(names, done, strict=True))
 
     def frame(
         self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> pa.Table:
-        made = self.map(lambda bucket, pieces: list(function(bucket, pieces)))
-        return _table((made[bucket] for bucket in sorted(made)), schema)
-
-    def __enter__(self) -> _Held:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._buckets = {}
+        return _table(self.map(lambda bucket, pieces: list(function(bucket, pieces))).values(), schema)
 
 
 def _table(parts: Iterable[list[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import gc
 import pickle
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from flintlog.core.workers import TASK_BYTES, Exchange, Produce, Reduce
+from flintlog.core.workers import TASK_BYTES, Exchange, Produce
 from flintlog.errors import FlintlogError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ R = TypeVar("R")
 Batches = Iterator[pa.RecordBatch]
 
 _SENT_BYTES_MAX = 1 << 20
+_SHARES = 4  # of the items of one job, for each worker: a task costs some 30 ms of its own
 _WAVE = 256  # items of one job; their results are in memory at the same time
 _TASK_BYTES = "spark.flintlog.taskBytes"
 _TASK_BYTES_MIN = 1 << 20
@@ -42,10 +43,10 @@ _COLUMNS = "number bigint not null, data binary not null"
 _SETTINGS = {
     # Cells are large, so that rows say little about the size of a batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
-    # What is kept is packed already.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # Partitions are what was asked for, however small they turn out to be.
     "spark.sql.adaptive.enabled": "false",
+    # A plan of two nodes does not give back what it takes to compile it.
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 
@@ -62,18 +63,17 @@ class SparkWorkers:
         for begin in range(0, len(items), _WAVE):
             some = items[begin : begin + _WAVE]
             with self._settings():
-                found = self._each(some, _calling(function), _COLUMNS).toArrow()
+                found = self._each(some, _calling(function), _COLUMNS, _SHARES * self.count).toArrow()
             answers = _answers(found)
             for number in range(len(some)):
                 yield answers[number]
 
-    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int, reduce: Reduce) -> Exchange:
-        """Sort what `produce` gives into buckets; what `reduce` makes of them stays with the executors."""
+    def exchange(self, produce: Produce[A], items: Sequence[A], buckets: int) -> Exchange:
+        """Sort what `produce` gives into buckets, through the shuffle."""
         made = self._each(items, _producing(produce), _COLUMNS)
         # The rows of errors go to the first bucket.
         spread = made.selectExpr("number", "data", "cast(greatest(number, 0) as int) as bucket")
-        sorted_in = spread.repartitionById(buckets, "bucket").select("number", "data")
-        return SparkExchange(self, sorted_in.mapInArrow(_reducing(reduce), _COLUMNS))
+        return SparkExchange(self, spread.repartitionById(buckets, "bucket").select("number", "data"))
 
     def frame(
         self, function: Callable[[A], Iterator[pa.RecordBatch]], items: Sequence[A], schema: pa.Schema
@@ -82,11 +82,15 @@ class SparkWorkers:
         return self._each(items, _rows(function), _struct(schema))
 
     def _each(
-        self, items: Sequence[A], make: Callable[[Batches], Batches], schema: str | StructType
+        self,
+        items: Sequence[A],
+        make: Callable[[Batches], Batches],
+        schema: str | StructType,
+        most: int | None = None,
     ) -> DataFrame:
-        """What `make` gives for each item, each in a partition of its own."""
+        """What `make` gives for each item, each in a partition of its own, or in `most` partitions."""
         packed = [pickle.dumps(item, protocol=5) for item in items]
-        count = max(len(items), 1)
+        count = min(max(len(items), 1), most or len(items) or 1)
         if sum(map(len, packed)) <= _SENT_BYTES_MAX:  # they travel with the code, and nothing is shuffled
             numbers = self.spark.range(0, len(items), 1, count)
             return numbers.mapInArrow(_with_items(packed, make), schema)
@@ -94,7 +98,9 @@ class SparkWorkers:
             [pa.array(range(len(items)), pa.int64()), pa.array(packed, pa.binary())], schema=_SCHEMA
         )
         given = self.spark.createDataFrame(table)
-        parted = given.selectExpr("number", "data", "cast(number as int) as part")
+        parted = given.selectExpr(
+            "number", "data", f"cast(number * {count} div {max(len(items), 1)} as int) as part"
+        )
         return parted.repartitionById(count, "part").select("number", "data").mapInArrow(make, schema)
 
     @contextmanager
@@ -113,42 +119,20 @@ class SparkWorkers:
 
 
 class SparkExchange:
-    """The buckets of an exchange, kept by the executors from their first use until the block ends."""
+    """The buckets of an exchange, made whenever something is asked of them."""
 
     def __init__(self, workers: SparkWorkers, made: DataFrame) -> None:
         self._workers = workers
         self._made = made
-        self._kept: DataFrame | None = None
 
-    def map(
-        self, function: Callable[[int, Iterator[bytes]], R], buckets: Collection[int] | None = None
-    ) -> dict[int, R]:
-        from pyspark import StorageLevel
-        from pyspark.sql import functions
-
+    def map(self, function: Callable[[int, Iterator[bytes]], R]) -> dict[int, R]:
         with self._workers._settings():
-            if self._kept is None:
-                self._kept = self._made.persist(StorageLevel.MEMORY_AND_DISK)
-            some = self._kept
-            if buckets is not None:
-                some = some.where(functions.col("number").isin([*buckets, _FAILED]))
-            found = some.mapInArrow(_calling_on_bucket(function), _COLUMNS).toArrow()
-        return _answers(found)
+            return _answers(self._made.mapInArrow(_calling_on_bucket(function), _COLUMNS).toArrow())
 
     def frame(
         self, function: Callable[[int, Iterator[bytes]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> DataFrame:
-        """The rows that a function gives for each bucket, as a DataFrame. Nothing is kept for it: it may be used long
-        after this block, and as often as it is used the work is done."""
         return self._made.mapInArrow(_rows_of_bucket(function), _struct(schema))
-
-    def __enter__(self) -> SparkExchange:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._kept is not None:
-            self._kept.unpersist()
-            self._kept = None
 
 
 def _struct(schema: pa.Schema) -> StructType:
@@ -224,15 +208,6 @@ def _producing(produce: Produce[A]) -> Callable[[Batches], Batches]:
         for _, data in _cells(batches):
             for bucket, piece in produce(pickle.loads(data)):
                 yield _row(bucket, piece)
-
-    return _answering(run)
-
-
-def _reducing(reduce: Reduce) -> Callable[[Batches], Batches]:
-    def run(batches: Batches) -> Batches:
-        for number, pieces in _bucket(batches):
-            for piece in reduce(number, pieces):
-                yield _row(number, piece)
 
     return _answering(run)
 

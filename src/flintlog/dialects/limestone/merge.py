@@ -92,13 +92,14 @@ def _sorted_order(word: Words) -> NDArray[np.int32]:
 
 
 @kernel
-def _newest(first: Any, flags: Any, major: Any, minor: Any, address: Any, out: Any) -> int:
-    """Find the place of the newest entry in each run of equal keys. `first` says where a run begins."""
+def _newest(order: Any, first: Any, flags: Any, major: Any, minor: Any, address: Any, out: Any) -> int:
+    """Find the place of the newest entry in each run of equal keys. `first` says where in the order a run begins."""
     count = 0
     best = 0
-    for index in range(len(first)):
-        if first[index]:
-            if index > 0:
+    for at in range(len(first)):
+        index = order[at]
+        if first[at]:
+            if at > 0:
                 out[count] = best
                 count += 1
             best = index
@@ -143,37 +144,45 @@ class Merge:
 
     def winners(self, part: Candidates, ranks: NDArray[np.uint32], depths: Ints) -> Candidates:
         """The newest candidate of each key, in key order."""
-        order = _sorted_order(part.window)
-        rank = ranks[part.group]
-        if len(rank) and bool((rank != rank[0]).any()):
-            order = order[np.argsort(rank[order], kind="stable")]
-        part, rank = part[order], rank[order]
-        first = np.ones(len(part), bool)
-        first[1:] = (part.window[1:] != part.window[:-1]) | (rank[1:] != rank[:-1])
-        if first.all():
-            return part
-        part, first = self._refined(part, first, depths)
-        places = np.empty(int(first.sum()), np.int64)
-        _newest.run(32 * len(part), first, part.flags, part.major, part.minor, part.address, places)
-        return part[places]
+        return part[self.newest(part, ranks, depths)]
 
-    def _refined(self, part: Candidates, first: Flags, depths: Ints) -> tuple[Candidates, Flags]:
+    def newest(self, part: Candidates, ranks: NDArray[np.uint32], depths: Ints) -> NDArray[Any]:
+        """The place of the newest candidate of each key, in key order."""
+        order: NDArray[Any] = _sorted_order(part.window)
+        rank = ranks[part.group]
+        mixed = len(rank) and bool((rank != rank[0]).any())
+        if mixed:
+            order = order[np.argsort(rank[order], kind="stable")]
+        first = _begins(part.window[order])
+        if mixed:
+            first |= _begins(rank[order])
+        if first.all():
+            return order
+        order, first = self._refined(part, order, first, depths)
+        places = np.empty(int(first.sum()), np.int64)
+        _newest.run(32 * len(part), order, first, part.flags, part.major, part.minor, part.address, places)
+        return places
+
+    def _refined(
+        self, part: Candidates, order: NDArray[Any], first: Flags, depths: Ints
+    ) -> tuple[NDArray[Any], Flags]:
         """Sort runs of equal windows by the rest of the keys, and mark where a new key begins."""
-        places = np.arange(len(part))
         depth = depths[part.group]
         rest = part.key_length.astype(np.int64) - depth
         again = _in_runs(first)
-        within = rest[again]
+        within = rest[order[again]]
         if int(within.max()) <= WINDOW and bool((within == within[0]).all()):
-            return part, first  # keys of one length that the window holds whole
+            return order, first  # keys of one length that the window holds whole
+        part, depth, rest = part[order], depth[order], rest[order]
+        places = np.arange(len(part))
         window_ = np.zeros(len(again), np.uint64)  # equal within each run so far
         while len(again):
             # A key that ends in this window sorts before one that goes on with zeros.
             left = np.minimum(rest[places[again]], WINDOW + 1)
             run = np.cumsum(first)[again]
-            order = np.lexsort((left, window_, run))
-            places[again] = places[again[order]]
-            left, window_ = left[order], window_[order]
+            sorted_ = np.lexsort((left, window_, run))
+            places[again] = places[again[sorted_]]
+            left, window_ = left[sorted_], window_[sorted_]
             new = (np.diff(run) != 0) | (np.diff(left) != 0) | (np.diff(window_) != 0)
             first[again[1:]] |= new
             # Keys that are still equal and go on are compared eight bytes further.
@@ -189,7 +198,7 @@ class Merge:
                 self._compare_whole(part, places, first, again, depth)
                 break
             window_ = self._windows(part[places[again]], depth[places[again]])
-        return part[places], first
+        return order[places], first
 
     def _windows(self, part: Candidates, depth: Ints) -> Words:
         """The windows of keys from a depth on, read from their files."""
@@ -251,6 +260,13 @@ class Deeper(Merge):
 def _fill(buffer: Any, begin: Any, end: Any, out: Any) -> None:
     for index in range(len(begin)):
         out[index] = window(buffer, begin[index], end[index])
+
+
+def _begins(column: NDArray[Any]) -> Flags:
+    """Which values are not those before them."""
+    first = np.ones(len(column), bool)
+    first[1:] = column[1:] != column[:-1]
+    return first
 
 
 def _in_runs(first: Flags) -> Ints:

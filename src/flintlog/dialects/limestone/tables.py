@@ -250,7 +250,7 @@ def fields_of(views: Sequence[memoryview], live: Live) -> Fields:
     return Fields(live.offset + lay.PUT_HEADER.size, *columns)
 
 
-def zero_versions(data: bytearray, start: Ints, key_length: Ints) -> None:
+def zero_versions(data: bytearray | memoryview, start: Ints, key_length: Ints) -> None:
     """Put zeros in the place of the write versions of put records."""
     at = start + lay.PUT_HEADER.size + key_length
     np.frombuffer(data, np.uint8)[(at[:, None] + np.arange(lay.VERSION_SIZE)).ravel()] = 0

@@ -22,13 +22,13 @@ from flintlog.dialects.limestone.distributed.looking import (
     Looks,
 )
 from flintlog.dialects.limestone.distributed.tasks import (
+    Arena,
     Job,
     Order,
     Reading,
-    copied,
-    produce,
-    records_of,
-    reduce,
+    live_records,
+    parted,
+    portions,
 )
 from flintlog.dialects.limestone.merge import numeric
 from flintlog.dialects.limestone.passes import pivots_of
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SORTED_BYTES = 160  # that a task holds of each entry that it sorts
+_OUTPUT_BYTES = 32 << 20  # of records that a task has read: it holds what it sorted, and makes rows
+_CELL_ROWS = 1 << 15  # many small cells travel faster than a few large ones
 _TASKS_MIN = 4  # for each worker, as long as there are windows for them
 _WINDOWS_MAX = 16  # of one task
 PIECES_MAX = 1 << 26  # what tasks give to buckets: more of them take days, and each holds a few entries only
@@ -61,7 +63,7 @@ class Distribution:
         bucket_entries: int | None = None,
     ) -> None:
         looking.survey.refuse_damage()
-        self._workers = looking.workers
+        self.workers = looking.workers
         found = looking.survey
         self.disk = found.disk
         self.files, self._readings = _readings(looking, epoch)
@@ -70,8 +72,8 @@ class Distribution:
         ]
         bucket_entries = bucket_entries or looking.workers.task_bytes // SORTED_BYTES
         entries = [reading.entries for reading in self._readings]
-        cuts, buckets = cut(entries, bucket_entries, self._workers.count)
-        self._tasks = [tuple(self._readings[task]) for task in cuts]
+        cuts, buckets = cut(entries, bucket_entries, self.workers.count)
+        self.tasks = [tuple(self._readings[task]) for task in cuts]
         if len(cuts) * buckets > PIECES_MAX:
             raise RefusedError(
                 f"{len(cuts):,} tasks would give pieces to {buckets:,} buckets each",
@@ -94,18 +96,13 @@ class Distribution:
 
     def facts(self) -> list[Facts]:
         """What verify tells of the state, bucket by bucket in the order of keys."""
-        with self.exchange() as exchange:
-            found = exchange.map(functools.partial(facts, self.job))
+        found = self.exchange().map(functools.partial(facts, self.job))
         return [found[bucket] for bucket in sorted(found)]
 
     def exchange(self) -> Exchange:
-        """The winners of each bucket, with the workers."""
-        return self._workers.exchange(
-            functools.partial(produce, self.job),
-            self._tasks,
-            self.job.buckets,
-            functools.partial(reduce, self.job),
-        )
+        """The candidates of each bucket, with the workers."""
+        produce = functools.partial(parted, self.job, rows=_CELL_ROWS)
+        return self.workers.exchange(produce, self.tasks, self.job.buckets)
 
 
 def _readings(looking: Looking, epoch: int) -> tuple[list[LogFile], list[Reading]]:
@@ -192,13 +189,13 @@ def _cleared(looking: Looking, readings: Sequence[Reading], files: Sequence[LogF
 
 def rows(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
     """The live records of a bucket as rows of the state."""
-    sources = job.sources()
-    for some in records_of(pieces):
-        data, starts = copied(sources, some)
+    arena = Arena(job.sources())
+    for some in portions([live_records(job, pieces)], _OUTPUT_BYTES):
+        data, starts = arena.fill(some)
         file = np.zeros(len(some), np.int32)
         keys = some.key_length.astype(np.int64)
         live = Live(file, starts[:-1], some.storage, some.major, some.minor, keys, some.length)
-        yield from tables.state_batches([memoryview(data)], [job.files[0].name], live)
+        yield from tables.state_batches([data], [job.files[0].name], live)
 
 
 def state_frame(workers: Workers, disk: Disk, path: str, as_of: int | None) -> Any:
@@ -222,15 +219,16 @@ def facts(job: Job, bucket: int, pieces: Iterator[bytes]) -> Facts:
     sources = job.sources()
     names: list[tuple[int, int, int]] = []
     keys = size = 0
-    for records in records_of(pieces):
+    arena = Arena(sources)
+    for records in portions([live_records(job, pieces)], _OUTPUT_BYTES):
         keys += len(records)
         size += int((records.length - lay.PUT_SIZE - records.key_length).sum())
         for mine, buffer, start in sources.chunks(records.address, records.address + np.uint64(1)):
             at = (records.address[mine] - np.uint64(start)).astype(np.int64)
             types = np.frombuffer(buffer, np.uint8)[at]
             for which in mine[types == lay.PUT_BLOBS].tolist():
-                data, _ = copied(sources, records[which : which + 1])
-                entry, _ = lay.decode(memoryview(data), 0)
+                data, _ = arena.fill(records[which : which + 1])
+                entry, _ = lay.decode(data, 0)
                 size -= lay.BLOB_COUNT.size + lay.BLOB_SIZE * len(entry.blobs)
                 file = int(sources.of(records.address[which : which + 1])[0])
                 offset = int(records.address[which] - sources.starts[file])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flintlog.columns.gather import copy_ranges, offsets_of
-from flintlog.columns.packing import pack, unpack
+from flintlog.columns.packing import Packer, unpack
 from flintlog.columns.table import Columns, slices
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.candidates import (
@@ -30,10 +30,8 @@ from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, columns_of, len
 from flintlog.dialects.limestone.scan import Snippets
 from flintlog.errors import RefusedError
 
-OUTPUT_BYTES = 64 << 20  # that a task holds at a time
-
 _WINDOWS_MAX = 1 << 15
-_CELL_ROWS = 1 << 15
+_ARENA_STEP = 1 << 23
 _SHARE_MAX = 0.7  # of winners: with more, dropping the others is not worth its time
 
 Order = Callable[[int], int]
@@ -111,8 +109,8 @@ class Windows(Sources):
             del view
 
 
-def produce(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]]:
-    """The candidates of some windows, sorted into buckets."""
+def parted(job: Job, readings: Sequence[Reading], rows: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """The candidates of some windows in buckets, packed; where it is said, at most so many of them at a time."""
     groups = job.groups()
     part = Candidates.join([some for reading in readings for some in _candidates(job, groups, reading)])
     if not len(part):
@@ -120,17 +118,17 @@ def produce(job: Job, readings: Sequence[Reading]) -> Iterator[tuple[int, bytes]
     merge = Merge(job.sources(), 1, groups=groups)
     ranks, depths = groups.ranks(), groups.depths()
     order, edges = sort_in(part, ranks, job.pivots)
+    packer = Packer(part)
     deduplicate = True
-    for bucket in range(len(edges) - 1):
-        mine = part[order[edges[bucket] : edges[bucket + 1]].astype(np.int64)]
-        if not len(mine):
-            continue
-        if deduplicate:
-            winners = merge.winners(mine, ranks, depths)
-            deduplicate = len(winners) <= _SHARE_MAX * len(mine)
-            mine = winners
-        for cell in _cells(mine):
-            yield bucket, cell
+    for bucket, (begin, end) in enumerate(pairwise(edges.tolist())):
+        mine = order[begin:end].astype(np.int64)
+        if deduplicate and len(mine):
+            newest = mine[merge.newest(part[mine], ranks, depths)]
+            deduplicate = len(newest) <= _SHARE_MAX * len(mine)
+            mine = newest
+        size = rows or max(len(mine), 1)
+        for at in range(0, len(mine), size):
+            yield bucket, packer.rows(mine[at : at + size])
 
 
 def _candidates(job: Job, groups: Groups, reading: Reading) -> Iterator[Candidates]:
@@ -142,7 +140,8 @@ def _candidates(job: Job, groups: Groups, reading: Reading) -> Iterator[Candidat
     seen = 0
     for entries in scan.read_entries(view, shifted(reading.snippets, -reading.start)):
         seen += len(entries)
-        keyed = entries[OF_KEYS[entries.type]]
+        of_keys = OF_KEYS[entries.type]
+        keyed = entries if of_keys.all() else entries[of_keys]
         if len(keyed):
             yield candidates(groups, source, columns_of(keyed, base=reading.base))
     if seen != reading.entries:
@@ -165,57 +164,58 @@ class LiveRecords(Columns):
     minor: Words
 
 
-def reduce(job: Job, bucket: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The live records of a bucket."""
+_RECORD_BYTES = sum(kind.itemsize for kind in LiveRecords.types().values())
+
+
+def live_records(job: Job, pieces: Iterable[bytes]) -> LiveRecords:
+    """The live records among the packed candidates of a bucket."""
     groups = job.groups()
     sources = job.sources()
-    part = Candidates.join([Candidates(**unpack(piece)) for piece in pieces])
+    part = Candidates.join([unpack(Candidates, piece) for piece in pieces])
     merge = Merge(sources, 1, groups=groups)
     winners = merge.winners(part, groups.ranks(), groups.depths())
     del part
-    live = winners[job.cleared.is_live(winners, groups)]
+    is_live = job.cleared.is_live(winners, groups)
+    live = winners if is_live.all() else winners[is_live]
     length = lengths_of(sources, live)
     storage = groups.storage_of(live.group)
-    yield from _cells(LiveRecords(live.address, length, live.key_length, storage, live.major, live.minor))
+    return LiveRecords(live.address, length, live.key_length, storage, live.major, live.minor)
 
 
-def _cells(columns: Any) -> Iterator[bytes]:
-    """Columns as bytes, some rows at a time: many small cells travel faster than a few large ones."""
-    for begin in range(0, len(columns), _CELL_ROWS):
-        some = columns[begin : begin + _CELL_ROWS]
-        yield pack({name: getattr(some, name) for name in some.__dataclass_fields__})
-
-
-def records_of(pieces: Iterator[bytes]) -> Iterator[LiveRecords]:
-    """What `reduce` made of a bucket, as many records at a time as a task may hold."""
+def portions(buckets: Iterable[LiveRecords], bytes_max: int) -> Iterator[LiveRecords]:
+    """The records of buckets that follow each other, as many at a time as fit in so many bytes with their own."""
     held: list[LiveRecords] = []
     size = 0
-    for piece in pieces:
-        some = LiveRecords(**unpack(piece))
-        for part in (some[slice_] for slice_ in slices(some.length, OUTPUT_BYTES)):
-            length = int(part.length.sum())
-            if held and size + length > OUTPUT_BYTES:
+    for records in buckets:
+        for which in slices(records.length + _RECORD_BYTES, bytes_max):
+            part = records[which]
+            more = int(part.length.sum()) + _RECORD_BYTES * len(part)
+            if held and size + more > bytes_max:
                 yield LiveRecords.join(held)
                 held, size = [], 0
             held.append(part)
-            size += length
+            size += more
     if held:
         yield LiveRecords.join(held)
 
 
-def lengths(pieces: Iterator[bytes]) -> Ints:
-    """The lengths of the records of a bucket."""
-    return np.concatenate([unpack(piece)["length"] for piece in pieces])
+class Arena:
+    """Room for the bytes of records, which is used again and again."""
 
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._room = np.empty(0, np.uint8)
 
-def copied(sources: Sources, records: LiveRecords) -> tuple[bytearray, Ints]:
-    """The bytes of records back to back, and where each begins."""
-    starts = offsets_of(records.length)
-    arena = bytearray(int(starts[-1]))
-    out = np.frombuffer(arena, np.uint8)
-    end = records.address + records.length.astype(np.uint64)
-    for mine, buffer, start in sources.chunks(records.address, end):
-        offset = (records.address[mine] - np.uint64(start)).astype(np.int64)
-        copy_ranges(out, starts[mine], buffer, offset, records.length[mine])
-        del buffer  # before the next window is mapped
-    return arena, starts
+    def fill(self, records: LiveRecords) -> tuple[memoryview, Ints]:
+        """The bytes of records back to back until it is filled anew, and where each begins."""
+        starts = offsets_of(records.length)
+        size = int(starts[-1])
+        if size > len(self._room):
+            self._room = self._room[:0].copy()  # the old room goes before the new one comes
+            self._room = np.empty(-(-size // _ARENA_STEP) * _ARENA_STEP, np.uint8)
+        end = records.address + records.length.astype(np.uint64)
+        for mine, buffer, start in self._sources.chunks(records.address, end):
+            offset = (records.address[mine] - np.uint64(start)).astype(np.int64)
+            copy_ranges(self._room, starts[mine], buffer, offset, records.length[mine])
+            del buffer  # before the next window is mapped
+        return memoryview(self._room[:size].data), starts

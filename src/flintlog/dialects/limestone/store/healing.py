@@ -28,8 +28,8 @@ from flintlog.disk.disk import COPY_BYTES_MAX
 
 _INVALIDATED = bytes([lay.INVALIDATED])
 PARTED_SCRATCH = "compaction_temp/parted"  # sessions on their way from one log to another
-# Scratch of the original, as large as the log, which removes it at every start, too; and that of our compactions.
-_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", PARTED_SCRATCH, f"{lay.SNAPSHOT_FILE}.")
+# Scratch of the original, as large as the log, which removes it at every start, too; and that of our sorted files.
+_SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", f"{lay.SNAPSHOT_FILE}.", PARTED_SCRATCH)
 
 
 def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
