@@ -115,8 +115,10 @@ class ConvertOracle:
     """The target is whole or not there; the source is as it was."""
 
     def recover(self, disk: Disk) -> Shown:
-        there = disk.stat(TARGET) is not None
-        return "there" if there else "none", keys_of(disk, TARGET) if there else (), keys_of(disk) == KEYS
+        if disk.stat(TARGET) is None:
+            return "none", (), keys_of(disk) == KEYS
+        verdict = Log(DIALECT, disk, TARGET).verify().verdict
+        return verdict, keys_of(disk, TARGET), keys_of(disk) == KEYS
 
     def check(self, observed: Shown, issued: Sequence[str], acknowledged: Sequence[str]) -> str | None:
         word, keys, same = observed
@@ -124,7 +126,7 @@ class ConvertOracle:
             return "the source is another"
         if word == "none":
             return "the conversion was acknowledged and is not there" if acknowledged else None
-        return None if keys == KEYS else f"{keys} is not {KEYS}"
+        return None if (word, keys) == ("clean", KEYS) else f"{word} with {keys} is not clean with {KEYS}"
 
     def extend(self, disk: Disk, observed: Shown) -> Shown:
         return observed
