@@ -94,7 +94,7 @@ def row(
     ratio = statistics.median(map(unit.ratio, figures[ours], figures[best]))
     aim, reached = "", None
     if ratio_min is not None:
-        aim, reached = f"{ratio_min:g} times", ratio >= ratio_min
+        aim, reached = f"{ratio_min:.3g} times", ratio >= ratio_min
     elif ours_max is not None:
         aim, reached = f"{ours_max:g} {unit.name}", medians[ours] <= ours_max
     elif ours_min is not None:

@@ -61,7 +61,7 @@ def test_the_verdict_after_the_repair_is_the_exit_status(tmp_path, capsys):
     assert main(["repair", str(root), "--apply"]) == 3
     text = capsys.readouterr().out
     assert "verdict: corrupt" in text.splitlines()[-1]
-    assert "bring what is missing from a backup" in text
+    assert "restore what is missing from a backup" in text
 
 
 def test_what_one_look_sees_one_round_heals(tmp_path, capsys):

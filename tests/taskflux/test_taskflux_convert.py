@@ -132,7 +132,7 @@ def test_what_is_no_conversion_is_refused():
     with pytest.raises(UsageError):
         Log(DIALECT, disk, "/a").plan_migrate("modern", "/b")
     disk.make_passing_directory("/there/something")
-    with pytest.raises(RefusedError, match="taken"):
+    with pytest.raises(RefusedError, match="is not an empty directory"):
         Log(DIALECT, disk, "/a").plan_migrate("shipped", "/there")
 
 
