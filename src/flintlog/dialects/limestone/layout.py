@@ -79,6 +79,7 @@ DIRECTORIES = ("data", BLOB_DIRECTORY, *SCRATCH_DIRECTORIES)
 WAL_PREFIX = "pwal_"
 ACTIVE_NAME = re.compile(r"pwal_([0-9]{4,20})")
 ROTATED_NAME = re.compile(r"pwal_([0-9]{4,20})\.([0-9]{14})\.([0-9]{1,20})")
+ROTATED_TIME_MAX = 10**14 - 1  # milliseconds
 ROTATED_EPOCH_NAME = re.compile(r"epoch\.([0-9]{14})\.([0-9]{1,20})")
 CMPCT_NAME = re.compile(r"cmpct_([0-9]{4,20})")
 BLOB_NAME = re.compile(r"([0-9a-f]{16})\.blob")

@@ -163,6 +163,7 @@ class Datastore(Closes):
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
+        self._rotated = healing.latest_rotation(found)
         healing.heal(found, self._milliseconds)
         self._largest_blob = blobs.collect(found, there) if self.edition == "shipped" else 0
         self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
@@ -198,7 +199,11 @@ class Datastore(Closes):
             self.disk.sync_directory(self.path)  # before the old names mean other files
 
     def _milliseconds(self) -> int:
-        return int(self._clock() * 1000)
+        """The time for the name of a rotated file. It always rises, so that names keep the order of writing, and none
+        comes again that a catalog lists."""
+        with self._lock:
+            self._rotated = min(max(int(self._clock() * 1000), self._rotated + 1), lay.ROTATED_TIME_MAX)
+            return self._rotated
 
     # Epochs
 
@@ -343,8 +348,9 @@ class Datastore(Closes):
                 epoch = lay.check_number("epoch", self._switched + 1)
                 self._loading, self._switched = epoch, epoch + 1
             try:
+                now = self._milliseconds()
                 with self.guard():
-                    staged.take_in(self.disk, self.path, places, epoch, self._milliseconds())
+                    staged.take_in(self.disk, self.path, places, epoch, now)
                 with self._lock:
                     self._ended.add(epoch)
             finally:

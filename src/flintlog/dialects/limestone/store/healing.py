@@ -18,7 +18,7 @@ from dataclasses import replace
 from flintlog.core.kept import keep_cut
 from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone.base import compacted_epoch
-from flintlog.dialects.limestone.files import read_epochs
+from flintlog.dialects.limestone.files import log_file, read_epochs
 from flintlog.dialects.limestone.judge import later_markers
 from flintlog.dialects.limestone.layout import Catalog
 from flintlog.dialects.limestone.scan import Snippets
@@ -103,19 +103,22 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
 
 
 def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool = False) -> str:
-    """Give an active log the name of a rotated one; the caller syncs the directory. `spare` leaves the name before it
-    free."""
+    """Give an active log the name of a rotated one, behind all of its channel with this time; the caller syncs the
+    directory. `spare` leaves the name before it free."""
     match = lay.ACTIVE_NAME.fullmatch(name)
     assert match is not None
-    number = 0
-    target = lay.rotated_name(int(match[1]), milliseconds)
-    while disk.stat(posixpath.join(path, target)) is not None:
-        number += 1
-        target = lay.rotated_name(int(match[1]), milliseconds, number)
-    if spare:
-        target = lay.rotated_name(int(match[1]), milliseconds, number + 1)
+    channel = int(match[1])
+    logs = [log_file(other, 0) for other in disk.list(path) if lay.is_wal_name(other)]
+    before = [log.number for log in logs if (log.channel, log.time) == (channel, milliseconds)]
+    target = lay.rotated_name(channel, milliseconds, max(before, default=-1) + 1 + spare)
     disk.rename(posixpath.join(path, name), posixpath.join(path, target))
     return target
+
+
+def latest_rotation(found: Survey) -> int:
+    """The latest time in the name of a log that is there, or that the catalog lists; -1 when there is none."""
+    logs = [*found.listing.logs, *(log_file(name, 0) for name in found.catalog.detached)]
+    return max((log.time for log in logs if log.time is not None), default=-1)
 
 
 # Catalogs
