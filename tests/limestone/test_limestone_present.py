@@ -219,3 +219,33 @@ def test_closing_says_what_is_not_durable(switched, tmp_path, caplog):
     assert [("epoch 1" in message, "switch_epoch()" in message) for message in messages] == (
         [] if switched else [(True, True)]
     )
+
+
+def durably(store, write):
+    with store.channel().session() as session:
+        write(session)
+    store.wait_durable(store.switch_epoch() - 1)
+
+
+@pytest.mark.parametrize("again", ["opened", "written", "rotated", "compacted"])
+@pytest.mark.parametrize("edition", ["designed", "shipped"])
+def test_a_removal_with_a_high_version_counts_after_a_restart(tmp_path, edition, again):
+    """An entry that comes later with a lower version does not bring the key back."""
+    with Datastore(tmp_path, edition=edition) as store:
+        durably(store, lambda session: session.put(1, b"other", b"there"))
+        durably(store, lambda session: session.remove(1, b"k", (1000, 0)))
+    with Datastore(tmp_path) as store:
+        if again == "written":
+            store.write_snapshot()
+        if again == "rotated":
+            store.rotate()
+        durably(store, lambda session: session.put(1, b"k", b"low", (5, 5)))
+        seen = store.get(1, b"k"), [entry.key for entry in store.scan()]
+        if again == "compacted":
+            store.compact()
+            assert store.get(1, b"k") == seen[0]
+        durably(store, lambda session: session.put(1, b"k", b"high", (1001, 0)))
+        assert store.get(1, b"k") == b"high"
+    assert seen == (None, [b"other"])
+    with Datastore(tmp_path) as store:
+        assert store.get(1, b"k") == b"high"

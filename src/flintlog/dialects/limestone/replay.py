@@ -29,7 +29,7 @@ from flintlog.dialects.limestone.candidates import (
     Source,
     Sources,
 )
-from flintlog.dialects.limestone.layout import Version
+from flintlog.dialects.limestone.layout import Entry, Version
 from flintlog.dialects.limestone.merge import Merge, numeric
 from flintlog.dialects.limestone.passes import MEMORY_BYTES, Passes
 from flintlog.dialects.limestone.scan import Entries, Ints, Snippets, Words
@@ -93,21 +93,44 @@ class State:
         self.cleared = Cleared()
         self.entries = sum(int(reading.snippets.entries.sum()) for reading in self._readings)
         self._seen = [0] * len(self._readings)  # entries of each file in this pass
+        self._removed: list[Version] = []  # the highest version of a removal in each batch; threads add to it
 
     def __iter__(self) -> Iterator[Live]:
         return self.mapped(lambda live: live)
 
     def mapped(self, function: Callable[[Live], T]) -> Iterator[T]:
         """Call a function with each batch of live entries, in several threads; gives its results in key order."""
-        passes = Passes(self._merge, self._streams, self._memory_bytes, self._tell)
-        return passes.mapped(lambda winners: function(self._live(winners)))
+        return self._passes().mapped(lambda winners: function(self._live(winners)))
+
+    @property
+    def removed(self) -> Version | None:
+        """The highest version of a removal that counts, as far as the batches went."""
+        return max(self._removed, default=None)
+
+    def removals(self) -> Iterator[tuple[Entry, int]]:
+        """The removals that count, each with its channel. Reads the files again."""
+        for live in self._passes().mapped(lambda all_: self._found(all_[(all_.flags & REMOVE) != 0])):
+            for which, offset in zip(live.file.tolist(), live.offset.tolist(), strict=True):
+                channel = self.channels[which]
+                assert channel is not None  # compacted files have no removals
+                yield lay.decode(self.views[which], offset)[0], channel
+
+    def _passes(self) -> Passes:
+        return Passes(self._merge, self._streams, self._memory_bytes, self._tell)
 
     def numbers(self, live: Live) -> Words:
         """Where entries stand when the files are laid end to end."""
         return live.offset.astype(np.uint64) + self._merge.sources.starts[live.file]
 
     def _live(self, winners: Candidates) -> Live:
-        live = winners[self.cleared.is_live(winners, self._merge.groups)]
+        removed = (winners.flags & REMOVE) != 0
+        if removed.any():
+            major, minor = winners.major[removed], winners.minor[removed]
+            highest = major.max()
+            self._removed.append((int(highest), int(minor[major == highest].max())))
+        return self._found(winners[self.cleared.is_live(winners, self._merge.groups)])
+
+    def _found(self, live: Candidates) -> Live:
         file = self._merge.sources.of(live.address)
         offset = (live.address - self._merge.sources.starts[file]).astype(np.int64)
         return Live(

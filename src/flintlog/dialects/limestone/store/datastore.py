@@ -137,7 +137,7 @@ class Datastore(Closes):
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
             places = places_of(self.disk, self.path, state, order, self._memory_bytes)
             self.snapshot = Snapshot(self.disk, self.path, places, state.epoch, self._memory_bytes)
-            base = Base(places, state.channels, self._durable, state.cleared)
+            base = Base(places, state.channels, self._durable, state.cleared, state)
             self._present = Present(self.disk, self.path, base, lambda: self._durable)
 
     def _was_changed(self, found: Survey) -> bool:

@@ -22,7 +22,7 @@ from flintlog.dialects.limestone import layout as lay
 from flintlog.dialects.limestone import scan
 from flintlog.dialects.limestone.files import LogFile, log_file
 from flintlog.dialects.limestone.layout import Entry, Version
-from flintlog.dialects.limestone.replay import OF_KEYS, Cleared
+from flintlog.dialects.limestone.replay import OF_KEYS, Cleared, State
 from flintlog.dialects.limestone.scan import Entries, Snippets
 from flintlog.dialects.limestone.store.places import Place, Places
 from flintlog.dialects.limestone.survey import counted
@@ -44,11 +44,12 @@ class Newer(NamedTuple):
 
     version: Version
     channel: int
-    tail: Tail
+    tail: Tail | None  # None: a removal below the places
     offset: int
     removed: bool
 
     def entry(self) -> Entry:
+        assert self.tail is not None
         return lay.decode(self.tail.view, self.offset)[0]
 
 
@@ -60,6 +61,7 @@ class Base:
     channels: list[int | None]
     epoch: int
     cleared: Cleared
+    state: State | None = None  # what the places came from, as long as a removal in it may count
     newer: dict[int, dict[bytes, Newer]] = field(default_factory=dict)
     reached: int = -1  # the epoch up to which the index is complete
 
@@ -106,12 +108,26 @@ class Base:
             strict=True,
         )
         view, channel = tail.view, tail.log.order[0]
+        if len(entries):
+            self._know_removals((int(entries.major.min()), 0))
         for storage, at, length, major, minor, offset, removed in rows:
             keys = self.newer.setdefault(storage, {})
             key = bytes(view[at : at + length])
             known = keys.get(key)
             if known is None or known[:2] <= ((major, minor), channel):
                 keys[key] = Newer((major, minor), channel, tail, offset, removed)
+
+    def _know_removals(self, version: Version) -> None:
+        """Before an entry comes whose version a removal below the places may beat: put all those into the index. A
+        writer that names no versions never comes here, because its versions rise."""
+        if self.state is None or self.state.removed is None or self.state.removed < version:
+            return
+        for entry, channel in self.state.removals():
+            keys = self.newer.setdefault(entry.storage, {})
+            known = keys.get(entry.key)
+            if known is None or known[:2] < (entry.version, channel):
+                keys[entry.key] = Newer(entry.version, channel, None, 0, True)
+        self.state = None
 
 
 class Present:
