@@ -190,6 +190,14 @@ class Channel:
         """The name of its log."""
         return lay.active_name(self.number)
 
+    @property
+    def has_entries(self) -> bool:
+        """Does its open session hold entries?"""
+        session = self._session
+        return session is not None and (
+            bool(session._rows or session._parts) or self._end > self._begin + lay.MARKER_SIZE
+        )
+
     @contextmanager
     def session(self) -> Iterator[Session]:
         """A session in the present epoch; it counts when the block ends, and never was when the block raises.

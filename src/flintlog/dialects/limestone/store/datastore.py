@@ -136,7 +136,9 @@ class Datastore(Closes):
             fresh = self._survey() if self._was_changed(found) else found
             state = State(fresh, order=order, memory_bytes=self._memory_bytes)
             places = places_of(self.disk, self.path, state, order, self._memory_bytes)
-            self.snapshot = Snapshot(self.disk, self.path, places, state.epoch, self._memory_bytes)
+            self.snapshot = Snapshot(
+                self.disk, self.path, places, state.epoch, self._memory_bytes, self.failstop
+            )
             base = Base(places, state.channels, self._durable, state.cleared, state)
             self._present = Present(self.disk, self.path, base, lambda: self._durable)
 
@@ -530,13 +532,12 @@ class Datastore(Closes):
 
     def _tell_pending(self) -> None:
         """Say what the next opening will forget."""
-        pending = sorted(epoch for epoch in self._ended if epoch > self._durable)
-        if pending:
+        ended = any(epoch > self._durable for epoch in self._ended)
+        if ended or any(channel.has_entries for channel in self._channels):
             _log.warning(
-                "%s was closed with sessions in epoch %d that are not durable, and will be forgotten; "
-                "call switch_epoch() before close()",
+                "%s was closed with sessions that are not durable: the next opening forgets them. "
+                "End every session (close what automatic() gave) and call switch_epoch() before close()",
                 self.path,
-                pending[-1],
             )
 
     def _unlock(self) -> None:

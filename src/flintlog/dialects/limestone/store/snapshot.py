@@ -20,7 +20,7 @@ from flintlog.dialects.limestone.replay import State
 from flintlog.dialects.limestone.scan import Words
 from flintlog.dialects.limestone.store.places import Places, kept
 from flintlog.dialects.limestone.store.sorted_file import Sorted, sorted_records
-from flintlog.disk import Disk
+from flintlog.disk import Disk, FailStop
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,25 +29,33 @@ if TYPE_CHECKING:
 class Snapshot:
     """Keys and values as they were when the store was opened."""
 
-    def __init__(self, disk: Disk, path: str, places: Places, epoch: int, memory_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, path: str, places: Places, epoch: int, memory_bytes: int, failstop: FailStop
+    ) -> None:
         self._disk = disk
+        self._failstop = failstop
         self._path = path
         self._places = places
         self._memory_bytes = memory_bytes
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._read())
+
+    def _read(self) -> Places:
+        """The records, which stay after the store is closed, but not in a forked child."""
+        self._failstop.check_process()
+        return self._places
 
     def get(self, storage: int, key: bytes) -> bytes | None:
         """The value of a key; None when there is none."""
-        places = self._places
+        places = self._read()
         at = places.find(places.place(storage, key))
         return None if at is None else places.value(at)
 
     def entry(self, storage: int, key: bytes) -> Entry | None:
         """The whole entry of a key, with version and blobs."""
-        places = self._places
+        places = self._read()
         at = places.find(places.place(storage, key))
         return None if at is None else places.entry(at)
 
@@ -55,7 +63,7 @@ class Snapshot:
         self, storage: int | None = None, start: bytes = b"", stop: bytes | None = None
     ) -> Iterator[Entry]:
         """Entries in the order of their keys: all, or those of one storage from `start` on and below `stop`."""
-        places = self._places
+        places = self._read()
         first = 0 if storage is None else places.first(places.place(storage, start))
         for entry in map(places.entry, range(first, len(places))):
             if storage is not None and (entry.storage != storage or (stop is not None and entry.key >= stop)):
@@ -66,12 +74,13 @@ class Snapshot:
         """All of it as Arrow batches: storage_id, key, value, write_version, blob_ids."""
         from flintlog.dialects.limestone.tables import state_batches
 
-        places = self._places
+        places = self._read()
         for live in places.mapped(lambda live: live):
             yield from state_batches(places.views, places.names, live)
 
     def write(self) -> None:
         """Write `data/snapshot`, and read that from now on. Whether it outlives a crash does not matter."""
+        self._failstop.check()
         with closing(_written(self._disk, self._path, self._places)) as written:
             numbers = kept(self._disk, self._path, written, len(self), self._memory_bytes)
         with self._disk.open(posixpath.join(self._path, lay.SNAPSHOT_FILE)) as file:
