@@ -15,11 +15,11 @@ from tests.crash.promises import (  # noqa: F401 -- the tests that every dialect
 )
 
 from flintlog.dialects.mpy6a.store import SessionStore, engine, following, note_files, operation_log
-from flintlog.disk import disk
 
 SUITES = (mpy6a_sessions.SUITE, mpy6a_sessions.STRICT_SUITE)
 IMAGES_MIN = 15_000
-MODULES = (disk, engine, following, note_files, operation_log)
+MODULES = (engine, following, note_files, operation_log)
+# The lines of `disk` itself are proven by the scenarios of taskflux and limestone.
 
 
 @pytest.mark.long

@@ -22,7 +22,6 @@ from flintlog.dialects.zmqraft.store import (
     state_file,
     token_file,
 )
-from flintlog.disk import disk
 
 SUITES = (
     zmqraft_peer.SUITE,
@@ -34,7 +33,7 @@ SUITES = (
     zmqraft_upkeep.REPAIR_COVERED,
 )
 IMAGES_MIN = 5_000
-MODULES = (disk, file_log, index_file, raft_store, snapshot_file, state_file, token_file)
+MODULES = (file_log, index_file, raft_store, snapshot_file, state_file, token_file)
 
 
 @pytest.mark.long
