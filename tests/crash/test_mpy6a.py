@@ -18,8 +18,8 @@ from flintlog.dialects.mpy6a.store import SessionStore, engine, following, note_
 
 SUITES = (mpy6a_sessions.SUITE, mpy6a_sessions.STRICT_SUITE)
 IMAGES_MIN = 15_000
-MODULES = (engine, following, note_files, operation_log)
 # The lines of `disk` itself are proven by the scenarios of taskflux and limestone.
+MODULES = (engine, following, note_files, operation_log)
 
 
 @pytest.mark.long

@@ -33,6 +33,7 @@ SUITES = (
     zmqraft_upkeep.REPAIR_COVERED,
 )
 IMAGES_MIN = 5_000
+# The lines of `disk` itself are proven by the scenarios of taskflux and limestone.
 MODULES = (file_log, index_file, raft_store, snapshot_file, state_file, token_file)
 
 
