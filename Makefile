@@ -63,11 +63,12 @@ bench: env ## measure against peers in the same run
 	@echo "benchmarks: benchmarks/, working files in .bench"
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## write options, fields, public names and findings into docs, draw the byte maps
+docs: $(STAMP) ## write options, fields, names, findings and figures into docs, draw the byte maps
 	@$(BIN)/python -m scripts.pages.reference
 	@$(BIN)/python -m scripts.pages.byte_maps
 	@$(BIN)/python -m scripts.pages.finding_tables
 	@$(BIN)/python -m scripts.pages.rooms
+	@$(BIN)/python -m scripts.pages.performance
 
 site: $(STAMP) ## build the pages and the API reference as a site with search, in site/
 	@PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

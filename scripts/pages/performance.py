@@ -21,9 +21,9 @@ FIGURES = ROOT / "docs" / "performance.json"
 _MARK = re.compile(r"^<!-- made: figures of (.+?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 _NOT_MEMORY = ("cores", "processor", "file system of the working files", "versions")
 
-_LINE, _LEFT, _RIGHT, _TOP = 19, 330, 200, 46
+_LINE, _LEFT, _RIGHT, _TOP = 19, 420, 200, 46
 _SCALE = (1 / 64, 64)
-_WIDTH = 960
+_WIDTH = 1050
 
 
 def page(results: Results) -> str:
