@@ -493,7 +493,7 @@ def test_two_rotations_in_one_millisecond_keep_both_files(opened, edition):
     channel = store.channel()
     for number in range(3):
         write(channel, (1, b"%d" % number, b""))
-        assert f"pwal_0000.01700000000500.{number}" in store.rotate()
+        assert f"pwal_0000.0170000000050{number}.0" in store.rotate()
     with reopened(store) as store:
         assert len(rows(store)) == 3
 

@@ -165,7 +165,7 @@ class Datastore(Closes):
         upgraded = creation.upgrade(found, instance)
         if upgraded or found.manifest_name != lay.MANIFEST_FILE:
             self._lock_manifest()
-        self._rotated = healing.latest_rotation(found)
+        self._rotated = healing.latest_rotations(found)
         healing.heal(found, self._milliseconds)
         self._largest_blob = blobs.collect(found, there) if self.edition == "shipped" else 0
         self.blobs = blobs.Blobs(self.disk, self.path, self.edition, self._largest_blob, self.guard)
@@ -197,15 +197,19 @@ class Datastore(Closes):
         if old_version < lay.VERSION_OF_END_MARKERS:
             for log in files.list_files(self.disk, self.path).logs:
                 if log.active and log.size:
-                    healing.rotate(self.disk, self.path, log.name, self._milliseconds())
+                    healing.rotate(self.disk, self.path, log.name, self._milliseconds)
             self.disk.sync_directory(self.path)  # before the old names mean other files
 
-    def _milliseconds(self) -> int:
-        """The time for the name of a rotated file. It always rises, so that names keep the order of writing, and none
-        comes again that a catalog lists."""
+    def _milliseconds(self, channel: int | None = None) -> int:
+        """The time for the name of a rotated log. In a channel it always rises, so that names keep the order of
+        writing, and none comes again that a catalog lists. Without a channel it is behind those of all."""
         with self._lock:
-            self._rotated = min(max(int(self._clock() * 1000), self._rotated + 1), lay.ROTATED_TIME_MAX)
-            return self._rotated
+            latest = self._rotated.values() if channel is None else [self._rotated.get(channel, -1)]
+            found = max([int(self._clock() * 1000), *(time + 1 for time in latest)])
+            found = min(found, lay.ROTATED_TIME_MAX)
+            if channel is not None:
+                self._rotated[channel] = found
+            return found
 
     # Epochs
 
@@ -404,12 +408,12 @@ class Datastore(Closes):
         names = []
         with self._recording, self._lock, self.guard(), self._changing() as renamed:
             if epochs or (epochs is None and self.edition == "designed"):
-                name = self._epochs.rotate(self._milliseconds(), self._switched)
+                name = self._epochs.rotate(int(self._clock() * 1000), self._switched)
                 names += [name] if name else []
             there = {log.name for log in files.list_files(self.disk, self.path).logs if log.active}
             written = {channel.name for channel in self._channels if channel.epoch is not None}
             rotated = {
-                name: healing.rotate(self.disk, self.path, name, self._milliseconds(), spare=name in written)
+                name: healing.rotate(self.disk, self.path, name, self._milliseconds, spare=name in written)
                 for name in sorted(there)
             }
             renamed.update(rotated)

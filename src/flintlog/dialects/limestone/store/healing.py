@@ -26,13 +26,15 @@ from flintlog.dialects.limestone.survey import LogRead, Survey
 from flintlog.disk import Disk, write_all
 from flintlog.disk.disk import COPY_BYTES_MAX
 
+TimeOf = Callable[[int], int]  # the time for the name of a channel's log
+
 _INVALIDATED = bytes([lay.INVALIDATED])
 PARTED_SCRATCH = "compaction_temp/parted"  # sessions on their way from one log to another
 # Scratch of the original, as large as the log, which removes it at every start, too; and that of our sorted files.
 _SCRATCH = ("sorting/", f"compaction_temp/{lay.COMPACTED_FILE}.", f"{lay.SNAPSHOT_FILE}.", PARTED_SCRATCH)
 
 
-def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
+def heal(found: Survey, time_of: TimeOf) -> None:
     """Put logs, catalogs and compacted files in order. Bytes are durable on return; the caller syncs the names."""
     if found.edition == "designed":
         _roll_back(found)
@@ -44,7 +46,7 @@ def heal(found: Survey, milliseconds: Callable[[], int]) -> None:
     if found.listing.snapshot is not None:
         found.disk.unlink(found.place(lay.SNAPSHOT_FILE))  # the state at an earlier opening
     for read in found.logs:
-        _heal_log(found, read, milliseconds)
+        _heal_log(found, read, time_of)
 
 
 def epoch_end(found: Survey) -> int:
@@ -59,7 +61,7 @@ def epoch_end(found: Survey) -> int:
 # Logs
 
 
-def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> None:
+def _heal_log(found: Survey, read: LogRead, time_of: TimeOf) -> None:
     """Cut an active log, which readers copy; mark where they may have mapped the file, so that none of them dies. A
     damaged one of which nothing is needed goes."""
     if read.covered:
@@ -99,15 +101,16 @@ def _heal_log(found: Survey, read: LogRead, milliseconds: Callable[[], int]) -> 
         # Also a cut or a mark that a dead process made: it must not come undone when its epoch is durable.
         file.sync()
     if torn is not None and read.file.active and not may_cut:
-        rotate(found.disk, found.path, read.file.name, milliseconds())  # nothing may follow in this file
+        rotate(found.disk, found.path, read.file.name, time_of)  # nothing may follow in this file
 
 
-def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool = False) -> str:
-    """Give an active log the name of a rotated one, behind all of its channel with this time; the caller syncs the
-    directory. `spare` leaves the name before it free."""
+def rotate(disk: Disk, path: str, name: str, time_of: TimeOf, *, spare: bool = False) -> str:
+    """Give an active log the name of a rotated one, behind all of its channel; the caller syncs the directory. `spare`
+    leaves the name before it free."""
     match = lay.ACTIVE_NAME.fullmatch(name)
     assert match is not None
     channel = int(match[1])
+    milliseconds = time_of(channel)
     logs = [log_file(other, 0) for other in disk.list(path) if lay.is_wal_name(other)]
     before = [log.number for log in logs if (log.channel, log.time) == (channel, milliseconds)]
     target = lay.rotated_name(channel, milliseconds, max(before, default=-1) + 1 + spare)
@@ -115,10 +118,13 @@ def rotate(disk: Disk, path: str, name: str, milliseconds: int, *, spare: bool =
     return target
 
 
-def latest_rotation(found: Survey) -> int:
-    """The latest time in the name of a log that is there, or that the catalog lists; -1 when there is none."""
-    logs = [*found.listing.logs, *(log_file(name, 0) for name in found.catalog.detached)]
-    return max((log.time for log in logs if log.time is not None), default=-1)
+def latest_rotations(found: Survey) -> dict[int, int]:
+    """The latest time in the name of a log of each channel that is there, or that the catalog lists."""
+    latest: dict[int, int] = {}
+    for log in [*found.listing.logs, *(log_file(name, 0) for name in found.catalog.detached)]:
+        if log.channel is not None and log.time is not None:
+            latest[log.channel] = max(log.time, latest.get(log.channel, -1))
+    return latest
 
 
 # Catalogs
