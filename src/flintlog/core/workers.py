@@ -77,9 +77,11 @@ class _Here(Executor):
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         done: Future[R] = Future()
         try:
-            done.set_result(fn(*args, **kwargs))
+            found = fn(*args, **kwargs)
         except Exception as error:
             done.set_exception(error)
+        else:
+            done.set_result(found)
         return done
 
 
