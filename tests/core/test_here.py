@@ -9,7 +9,7 @@ import pytest
 from flintlog.core.workers import threads
 
 
-class Interrupted(Exception):
+class InterruptedByTestError(Exception):
     pass
 
 
@@ -19,8 +19,8 @@ def test_an_interrupt_behind_the_work_is_raised_as_itself(monkeypatch):
 
     def interrupted(self, answer):
         note(self, answer)
-        raise Interrupted
+        raise InterruptedByTestError
 
     monkeypatch.setattr(Future, "set_result", interrupted)
-    with threads(1) as here, pytest.raises(Interrupted):
+    with threads(1) as here, pytest.raises(InterruptedByTestError):
         here.submit(int)
